@@ -1,0 +1,202 @@
+#include <string>
+
+#include <c10/core/GradMode.h>
+
+#include <truefuse/binding/call.h>
+#include <truefuse/binding/stream.h>
+#include <truefuse/contract/check.h>
+#include <truefuse/core/error.h>
+#include <truefuse/gpu/kernel_table.h>
+
+namespace truefuse::binding {
+namespace {
+
+DType dtype_of(c10::ScalarType type) {
+  switch (type) {
+    case c10::ScalarType::Double:
+      return DType::f64;
+    case c10::ScalarType::Float:
+      return DType::f32;
+    case c10::ScalarType::Half:
+      return DType::f16;
+    case c10::ScalarType::BFloat16:
+      return DType::bf16;
+    case c10::ScalarType::Float8_e4m3fn:
+      return DType::f8e4m3;
+    case c10::ScalarType::Float8_e5m2:
+      return DType::f8e5m2;
+    case c10::ScalarType::Long:
+      return DType::i64;
+    case c10::ScalarType::Int:
+      return DType::i32;
+    case c10::ScalarType::Short:
+      return DType::i16;
+    case c10::ScalarType::Char:
+      return DType::i8;
+    case c10::ScalarType::Byte:
+      return DType::u8;
+    case c10::ScalarType::Bool:
+      return DType::boolean;
+    case c10::ScalarType::ComplexFloat:
+      return DType::c64;
+    case c10::ScalarType::ComplexDouble:
+      return DType::c128;
+    default:
+      return DType::other;
+  }
+}
+
+c10::ScalarType scalar_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return c10::ScalarType::Double;
+    case DType::f32:
+      return c10::ScalarType::Float;
+    case DType::f16:
+      return c10::ScalarType::Half;
+    case DType::bf16:
+      return c10::ScalarType::BFloat16;
+    case DType::f8e4m3:
+      return c10::ScalarType::Float8_e4m3fn;
+    case DType::f8e5m2:
+      return c10::ScalarType::Float8_e5m2;
+    case DType::i64:
+      return c10::ScalarType::Long;
+    case DType::i32:
+      return c10::ScalarType::Int;
+    case DType::i16:
+      return c10::ScalarType::Short;
+    case DType::i8:
+      return c10::ScalarType::Char;
+    case DType::u8:
+      return c10::ScalarType::Byte;
+    case DType::boolean:
+      return c10::ScalarType::Bool;
+    case DType::c64:
+      return c10::ScalarType::ComplexFloat;
+    case DType::c128:
+      return c10::ScalarType::ComplexDouble;
+    case DType::other:
+      break;
+  }
+  throw Error("a contract promises an output of a dtype that PyTorch does not have");
+}
+
+Device view_device(const at::Tensor& tensor) {
+  const at::Device device = tensor.device();
+  switch (device.type()) {
+    case at::kCPU:
+      return {DeviceType::cpu, -1};
+    case at::kCUDA:
+      return {DeviceType::cuda, device.index()};
+    case at::kMeta:
+      return {DeviceType::meta, -1};
+    default:
+      return {DeviceType::other, device.index()};
+  }
+}
+
+at::Tensor allocate(c10::IntArrayRef sizes, const at::TensorOptions& options) {
+  return at::empty(sizes, options);
+}
+at::Tensor allocate(c10::SymIntArrayRef sizes, const at::TensorOptions& options) {
+  return at::empty_symint(sizes, options);
+}
+
+at::Device torch_device(const Device& device) {
+  switch (device.type) {
+    case DeviceType::cpu:
+      return at::kCPU;
+    case DeviceType::meta:
+      return at::kMeta;
+    default:
+      return {at::kCUDA, static_cast<c10::DeviceIndex>(device.index)};
+  }
+}
+
+/// Checks the arguments and allocates the outputs that the contract promises.
+template <class Dim>
+void check_and_allocate(const Operator& op, std::span<const BasicArgument<Dim>> arguments,
+                        Outputs& outputs) {
+  const Sizes<Dim> sizes = check<Dim>(op.contract, op.name, arguments);
+  const Device device = output_device<Dim>(arguments);
+  for (std::size_t i = 0; i < op.contract.outputs().size(); ++i) {
+    SmallVector<Dim, 8> output;
+    output_sizes<Dim>(op.contract, sizes, arguments, i, output);
+    const DType dtype = output_dtype<Dim>(op.contract, arguments, i);
+    outputs.push_back(
+        allocate(c10::ArrayRef<Dim>(output.data(), output.size()),
+                 at::TensorOptions().dtype(scalar_type_of(dtype)).device(torch_device(device))));
+  }
+}
+
+using OutputViews = c10::SmallVector<TensorView, 2>;
+
+OutputViews views_of(const Outputs& outputs) {
+  OutputViews views;
+  for (const at::Tensor& output : outputs) {
+    views.push_back(std::get<TensorView>(View<std::int64_t>::of(output)));
+  }
+  return views;
+}
+
+}  // namespace
+
+template <>
+BasicArgument<std::int64_t> View<std::int64_t>::of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return std::monostate{};
+  const c10::IntArrayRef sizes = tensor.sizes();
+  const c10::IntArrayRef strides = tensor.strides();
+  return TensorView{dtype_of(tensor.scalar_type()),
+                    view_device(tensor),
+                    {sizes.data(), sizes.size()},
+                    {strides.data(), strides.size()},
+                    tensor.is_meta() ? nullptr : const_cast<void*>(tensor.const_data_ptr())};
+}
+
+template <>
+BasicArgument<c10::SymInt> View<c10::SymInt>::of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return std::monostate{};
+  const c10::SymIntArrayRef sizes = tensor.sym_sizes();
+  const c10::SymIntArrayRef strides = tensor.sym_strides();
+  return BasicTensorView<c10::SymInt>{dtype_of(tensor.scalar_type()),
+                                      view_device(tensor),
+                                      {sizes.data(), sizes.size()},
+                                      {strides.data(), strides.size()},
+                                      nullptr};
+}
+
+void run_cpu(const Operator& op, CpuKernel kernel, std::span<const Argument> arguments,
+             Outputs& outputs) {
+  check_and_allocate<std::int64_t>(op, arguments, outputs);
+  if (kernel == nullptr) {
+    throw Error(op.name + ": there is no CPU path for this operator; move its tensors to a GPU");
+  }
+  const OutputViews views = views_of(outputs);
+  kernel({arguments, {views.data(), views.size()}});
+}
+
+void run_gpu(const Operator& op, std::span<const Argument> arguments, Outputs& outputs) {
+  check_and_allocate<std::int64_t>(op, arguments, outputs);
+  const OutputViews views = views_of(outputs);
+  const int device = output_device<std::int64_t>(arguments).index;
+  gpu::run(op, {arguments, {views.data(), views.size()}}, device, current_stream(device));
+}
+
+void run_meta(const Operator& op, std::span<const BasicArgument<c10::SymInt>> arguments,
+              Outputs& outputs) {
+  check_and_allocate<c10::SymInt>(op, arguments, outputs);
+}
+
+void refuse_gradient(const Operator& op, std::span<const at::Tensor* const> tensors) {
+  if (!c10::GradMode::is_enabled()) return;
+  for (const at::Tensor* tensor : tensors) {
+    if (tensor == nullptr || !tensor->defined() || !tensor->requires_grad()) continue;
+    throw Error(op.name +
+                ": a gradient is required, but this operator has no derivative yet, and leaving it "
+                "out silently would train a wrong model. Call it under torch.no_grad(), on "
+                "x.detach(), or use the eager form where you train");
+  }
+}
+
+}  // namespace truefuse::binding

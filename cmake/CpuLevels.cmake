@@ -1,0 +1,36 @@
+# The CPU paths. What only has to be right is compiled for every processor; operators/<name>/
+# cpu_kernel.cpp, where the arithmetic is, once per instruction set, chosen at run time. Never
+# -march=native: the library must run where it was not built.
+
+set(TRUEFUSE_CPU_LEVELS base)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
+  list(APPEND TRUEFUSE_CPU_LEVELS avx2 avx512)
+endif()
+set(TRUEFUSE_CPU_FLAGS_base "")
+set(TRUEFUSE_CPU_FLAGS_avx2 -mavx2 -mfma -mf16c)
+set(TRUEFUSE_CPU_FLAGS_avx512 -mavx512f -mavx512dq -mavx512vl -mavx512bw -mfma -mf16c)
+
+function(truefuse_add_cpu_levels target)
+  file(GLOB common CONFIGURE_DEPENDS operators/common_cpu/*.cpp)
+  target_sources(${target} PRIVATE ${common})
+  # Without it at::parallel_for, a template, silently uses one thread.
+  target_compile_options(${target} PRIVATE -fopenmp)
+  target_link_options(${target} PRIVATE -fopenmp)
+  foreach(name IN LISTS ARGN)
+    set(folder "${CMAKE_CURRENT_SOURCE_DIR}/operators/${name}")
+    if(EXISTS "${folder}/cpu.cpp")
+      target_sources(${target} PRIVATE "${folder}/cpu.cpp")
+    endif()
+    if(NOT EXISTS "${folder}/cpu_kernel.cpp")
+      continue()
+    endif()
+    foreach(level IN LISTS TRUEFUSE_CPU_LEVELS)
+      add_library(${name}_cpu_${level} OBJECT "${folder}/cpu_kernel.cpp")
+      target_include_directories(${name}_cpu_${level} PRIVATE "${TRUEFUSE_INCLUDE}")
+      target_compile_definitions(${name}_cpu_${level} PRIVATE TRUEFUSE_CPU_LEVEL=${level})
+      target_compile_options(${name}_cpu_${level} PRIVATE ${TRUEFUSE_CPU_FLAGS_${level}})
+      target_link_libraries(${name}_cpu_${level} PRIVATE truefuse_options)
+      target_sources(${target} PRIVATE $<TARGET_OBJECTS:${name}_cpu_${level}>)
+    endforeach()
+  endforeach()
+endfunction()

@@ -1,0 +1,127 @@
+#include <charconv>
+#include <system_error>
+
+#include <truefuse/contract/scanner.h>
+#include <truefuse/core/error.h>
+
+namespace truefuse {
+namespace {
+
+// Not <cctype>: a contract means the same in every locale.
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
+std::size_t name_length(std::string_view text) {
+  if (text.empty() || !is_letter(text[0])) return 0;
+  std::size_t length = 1;
+  while (length < text.size() && (is_letter(text[length]) || is_digit(text[length]))) ++length;
+  return length;
+}
+
+}  // namespace
+
+void Scanner::advance(std::size_t count) {
+  position_ += count;
+  skip_space();
+}
+
+void Scanner::skip_space() {
+  while (position_ < text_.size() && is_space(text_[position_])) ++position_;
+}
+
+bool Scanner::accept(std::string_view token) {
+  if (!next_is(token)) return false;
+  advance(token.size());
+  return true;
+}
+
+void Scanner::expect(std::string_view token) {
+  if (!accept(token)) fail_expected("'" + std::string(token) + "'");
+}
+
+std::string_view Scanner::peek_word() const {
+  const std::string_view text = rest();
+  std::size_t length = name_length(text);
+  while (length != 0 && length + 1 < text.size() && text[length] == '-' &&
+         is_letter(text[length + 1])) {
+    length += 1 + name_length(text.substr(length + 1));
+  }
+  return text.substr(0, length);
+}
+
+bool Scanner::accept_word(std::string_view word) {
+  if (peek_word() != word) return false;
+  advance(word.size());
+  return true;
+}
+
+std::string Scanner::name(std::string_view what) {
+  const std::string_view found = rest().substr(0, name_length(rest()));
+  if (found.empty()) fail_expected(what);
+  advance(found.size());
+  return std::string(found);
+}
+
+std::int64_t Scanner::integer(std::string_view what) {
+  std::int64_t value = 0;
+  const char* begin = rest().data();
+  if (at_end() || !is_digit(*begin)) fail_expected(what);
+  const auto [end, error] = std::from_chars(begin, begin + rest().size(), value);
+  if (error != std::errc()) fail(position_, "the number does not fit in 64 bits");
+  advance(static_cast<std::size_t>(end - begin));
+  return value;
+}
+
+double Scanner::number(std::string_view what) {
+  double value = 0;
+  const std::string_view text = rest();
+  const std::size_t sign = text.substr(0, 1) == "-" ? 1 : 0;
+  // from_chars also reads words such as "nan", which no bound may be.
+  if (text.size() == sign || !(is_digit(text[sign]) || text[sign] == '.')) fail_expected(what);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::invalid_argument) fail_expected(what);
+  if (error != std::errc()) fail(position_, "the number does not fit in a double");
+  advance(static_cast<std::size_t>(end - text.data()));
+  return value;
+}
+
+std::string Scanner::quoted() {
+  if (!next_is("\"")) fail_expected("a string in double quotes");
+  const std::size_t length = rest().substr(1).find_first_of("\"\n");
+  if (length == std::string_view::npos || rest()[length + 1] != '"') {
+    fail(position_, "this string has no closing quote");
+  }
+  std::string value(rest().substr(1, length));
+  advance(length + 2);
+  return value;
+}
+
+void Scanner::fail_expected(std::string_view what) const {
+  std::string found = "the end";
+  if (!at_end()) {
+    std::size_t length = peek_word().size();
+    if (length == 0) {
+      do {
+        ++length;
+      } while (position_ + length < text_.size() && is_continuation(text_[position_ + length]));
+    }
+    found = "'" + std::string(rest().substr(0, length)) + "'";
+  }
+  fail(position_, "expected " + std::string(what) + ", found " + found);
+}
+
+void Scanner::fail(std::size_t position, std::string_view sentence) const {
+  const std::size_t before =
+      position == 0 ? std::string_view::npos : text_.rfind('\n', position - 1);
+  const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
+  const std::string_view line = text_.substr(begin, text_.find('\n', begin) - begin);
+  std::string message = "contract: " + std::string(sentence) + ".\n  " + std::string(line) + "\n  ";
+  for (const char c : text_.substr(begin, position - begin)) {
+    if (!is_continuation(c)) message += c == '\t' ? '\t' : ' ';
+  }
+  throw Error(message + '^');
+}
+
+}  // namespace truefuse

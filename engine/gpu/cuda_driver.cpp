@@ -1,0 +1,241 @@
+#include <array>
+#include <dlfcn.h>
+#include <mutex>
+
+#include <truefuse/core/error.h>
+#include <truefuse/gpu/driver.h>
+#include <truefuse/gpu/library.h>
+
+namespace truefuse::gpu {
+namespace {
+
+// The part of the CUDA driver API in use. Types and values are those of cuda.h, which is not needed
+// to build.
+using CUresult = int;
+using CUdevice = int;
+using CUcontext = struct CUctx_st*;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
+using CUstream = struct CUstream_st*;
+
+constexpr int kMultiprocessorCount = 16;
+constexpr int kWarpSize = 10;
+constexpr int kMaxSharedMemoryPerBlock = 8;
+constexpr int kComputeCapabilityMajor = 75;
+constexpr int kComputeCapabilityMinor = 76;
+constexpr int kFunctionMaxThreadsPerBlock = 0;
+constexpr int kFunctionMaxDynamicSharedBytes = 8;
+constexpr int kCaptureModeRelaxed = 2;
+
+struct Api {
+  CUresult (*cuInit)(unsigned);
+  CUresult (*cuDriverGetVersion)(int*);
+  CUresult (*cuDeviceGetCount)(int*);
+  CUresult (*cuDeviceGet)(CUdevice*, int);
+  CUresult (*cuDeviceGetName)(char*, int, CUdevice);
+  CUresult (*cuDeviceGetAttribute)(int*, int, CUdevice);
+  CUresult (*cuDevicePrimaryCtxRetain)(CUcontext*, CUdevice);
+  CUresult (*cuCtxGetCurrent)(CUcontext*);
+  CUresult (*cuCtxPushCurrent_v2)(CUcontext);
+  CUresult (*cuCtxPopCurrent_v2)(CUcontext*);
+  CUresult (*cuModuleLoadData)(CUmodule*, const void*);
+  CUresult (*cuModuleGetFunction)(CUfunction*, CUmodule, const char*);
+  CUresult (*cuFuncGetAttribute)(int*, int, CUfunction);
+  CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
+  CUresult (*cuLaunchKernel)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                             unsigned, CUstream, void**, void**);
+  CUresult (*cuThreadExchangeStreamCaptureMode)(int*);
+  CUresult (*cuGetErrorName)(CUresult, const char**);
+  CUresult (*cuGetErrorString)(CUresult, const char**);
+};
+
+class CudaDriver final : public Driver {
+ public:
+  explicit CudaDriver(const Library& library) : path_(library.path()) {
+    bind(library, "cuInit", api_.cuInit);
+    bind(library, "cuDriverGetVersion", api_.cuDriverGetVersion);
+    bind(library, "cuDeviceGetCount", api_.cuDeviceGetCount);
+    bind(library, "cuDeviceGet", api_.cuDeviceGet);
+    bind(library, "cuDeviceGetName", api_.cuDeviceGetName);
+    bind(library, "cuDeviceGetAttribute", api_.cuDeviceGetAttribute);
+    bind(library, "cuDevicePrimaryCtxRetain", api_.cuDevicePrimaryCtxRetain);
+    bind(library, "cuCtxGetCurrent", api_.cuCtxGetCurrent);
+    bind(library, "cuCtxPushCurrent_v2", api_.cuCtxPushCurrent_v2);
+    bind(library, "cuCtxPopCurrent_v2", api_.cuCtxPopCurrent_v2);
+    bind(library, "cuModuleLoadData", api_.cuModuleLoadData);
+    bind(library, "cuModuleGetFunction", api_.cuModuleGetFunction);
+    bind(library, "cuFuncGetAttribute", api_.cuFuncGetAttribute);
+    bind(library, "cuFuncSetAttribute", api_.cuFuncSetAttribute);
+    bind(library, "cuLaunchKernel", api_.cuLaunchKernel);
+    bind(library, "cuThreadExchangeStreamCaptureMode", api_.cuThreadExchangeStreamCaptureMode);
+    bind(library, "cuGetErrorName", api_.cuGetErrorName);
+    bind(library, "cuGetErrorString", api_.cuGetErrorString);
+    check(api_.cuInit(0), "cuInit");
+  }
+
+  std::string_view name() const override { return "CUDA"; }
+  std::string library() const override { return path_; }
+
+  int version() override {
+    int value = 0;
+    check(api_.cuDriverGetVersion(&value), "cuDriverGetVersion");
+    return value;
+  }
+
+  int device_count() override {
+    int count = 0;
+    check(api_.cuDeviceGetCount(&count), "cuDeviceGetCount");
+    return count;
+  }
+
+  std::string device_name(int device) override {
+    std::array<char, 256> text{};
+    check(api_.cuDeviceGetName(text.data(), static_cast<int>(text.size()), handle(device)),
+          "cuDeviceGetName");
+    return text.data();
+  }
+
+  DeviceFacts facts(int device) override {
+    DeviceFacts facts;
+    const int major = attribute(device, kComputeCapabilityMajor);
+    const int minor = attribute(device, kComputeCapabilityMinor);
+    facts.arch = "sm_" + std::to_string(major * 10 + minor);
+    // Code for sm_90a may use all of a Hopper's instructions; later families spell theirs in more
+    // than one way, and the portable kernels need none of them.
+    if (major == 9) facts.arch += 'a';
+    facts.multiprocessors = attribute(device, kMultiprocessorCount);
+    facts.wave = attribute(device, kWarpSize);
+    facts.max_shared_bytes = attribute(device, kMaxSharedMemoryPerBlock);
+    return facts;
+  }
+
+  Function load(int device, const std::string& code, const char* kernel) override {
+    const ContextGuard guard(*this, device);
+    const CaptureModeGuard relaxed(*this);
+    CUmodule module = nullptr;
+    check(api_.cuModuleLoadData(&module, code.data()), "cuModuleLoadData");
+    CUfunction function = nullptr;
+    check(api_.cuModuleGetFunction(&function, module, kernel), "cuModuleGetFunction");
+    Function result;
+    result.handle = function;
+    check(api_.cuFuncGetAttribute(&result.max_threads, kFunctionMaxThreadsPerBlock, function),
+          "cuFuncGetAttribute");
+    return result;
+  }
+
+  void launch(int device, const Function& function, const Launch& launch, void* stream,
+              void** parameters) override {
+    const ContextGuard guard(*this, device);
+    auto* handle = static_cast<CUfunction>(function.handle);
+    if (launch.shared_bytes > 48U << 10U) {
+      check(api_.cuFuncSetAttribute(handle, kFunctionMaxDynamicSharedBytes,
+                                    static_cast<int>(launch.shared_bytes)),
+            "cuFuncSetAttribute");
+    }
+    check(api_.cuLaunchKernel(handle, launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x,
+                              launch.block.y, launch.block.z, launch.shared_bytes,
+                              static_cast<CUstream>(stream), parameters, nullptr),
+          "cuLaunchKernel");
+  }
+
+ private:
+  template <class Pointer>
+  static void bind(const Library& library, const char* symbol, Pointer& pointer) {
+    pointer = reinterpret_cast<Pointer>(library.require(symbol));
+  }
+
+  void check(CUresult result, const char* what) const {
+    if (result == 0) return;
+    const char* name = nullptr;
+    const char* text = nullptr;
+    api_.cuGetErrorName(result, &name);
+    api_.cuGetErrorString(result, &text);
+    throw Error(std::string(what) + " failed: " + (name != nullptr ? name : "CUDA error") + " (" +
+                std::to_string(result) + (text != nullptr ? std::string(", ") + text : "") + ")");
+  }
+
+  CUdevice handle(int device) {
+    CUdevice result = 0;
+    check(api_.cuDeviceGet(&result, device), "cuDeviceGet");
+    return result;
+  }
+
+  int attribute(int device, int which) {
+    int value = 0;
+    check(api_.cuDeviceGetAttribute(&value, which, handle(device)), "cuDeviceGetAttribute");
+    return value;
+  }
+
+  /// PyTorch works in the primary context; it is retained once and never released, since kernels
+  /// stay loaded in it.
+  CUcontext primary_context(int device) {
+    if (device < 0 || static_cast<std::size_t>(device) >= contexts_.size()) {
+      throw Error("device index " + std::to_string(device) + " is outside 0..63");
+    }
+    Context& context = contexts_[static_cast<std::size_t>(device)];
+    std::call_once(context.once, [&] {
+      check(api_.cuDevicePrimaryCtxRetain(&context.handle, handle(device)),
+            "cuDevicePrimaryCtxRetain");
+    });
+    return context.handle;
+  }
+
+  /// Makes the device's primary context current; costs one driver call when it already is.
+  class ContextGuard {
+   public:
+    ContextGuard(CudaDriver& driver, int device) : driver_(driver) {
+      CUcontext wanted = driver.primary_context(device);
+      CUcontext current = nullptr;
+      driver.check(driver.api_.cuCtxGetCurrent(&current), "cuCtxGetCurrent");
+      if (current == wanted) return;
+      driver.check(driver.api_.cuCtxPushCurrent_v2(wanted), "cuCtxPushCurrent");
+      pushed_ = true;
+    }
+    ~ContextGuard() {
+      CUcontext popped = nullptr;
+      if (pushed_) driver_.api_.cuCtxPopCurrent_v2(&popped);
+    }
+    ContextGuard(const ContextGuard&) = delete;
+    ContextGuard& operator=(const ContextGuard&) = delete;
+
+   private:
+    CudaDriver& driver_;
+    bool pushed_ = false;
+  };
+
+  /// Loading a module allocates, which a capture in the default mode forbids; it is harmless, as
+  /// the allocation does not belong to the captured stream.
+  class CaptureModeGuard {
+   public:
+    explicit CaptureModeGuard(CudaDriver& driver) : driver_(driver) {
+      driver.check(driver.api_.cuThreadExchangeStreamCaptureMode(&mode_),
+                   "cuThreadExchangeStreamCaptureMode");
+    }
+    ~CaptureModeGuard() { driver_.api_.cuThreadExchangeStreamCaptureMode(&mode_); }
+    CaptureModeGuard(const CaptureModeGuard&) = delete;
+    CaptureModeGuard& operator=(const CaptureModeGuard&) = delete;
+
+   private:
+    CudaDriver& driver_;
+    int mode_ = kCaptureModeRelaxed;
+  };
+
+  struct Context {
+    std::once_flag once;
+    CUcontext handle = nullptr;
+  };
+
+  std::string path_;
+  Api api_{};
+  std::array<Context, 64> contexts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Driver> open_cuda_driver() {
+  const std::optional<Library> library = Library::open({"libcuda.so.1", "libcuda.so"});
+  if (!library) return nullptr;
+  return std::make_unique<CudaDriver>(*library);
+}
+
+}  // namespace truefuse::gpu

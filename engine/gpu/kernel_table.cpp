@@ -1,0 +1,149 @@
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include <truefuse/gpu/kernel_table.h>
+
+namespace truefuse::gpu {
+namespace {
+
+constexpr std::size_t kMaxDevices = 64;
+
+struct KernelId {
+  const Operator* op;
+  const char* kernel;
+  int device;
+  Variant variant;
+
+  friend bool operator==(const KernelId& a, const KernelId& b) {
+    return a.op == b.op && a.device == b.device && a.variant == b.variant &&
+           std::strcmp(a.kernel, b.kernel) == 0;
+  }
+};
+
+struct KernelIdHash {
+  std::size_t operator()(const KernelId& id) const {
+    std::uint64_t hash = reinterpret_cast<std::uintptr_t>(id.op) ^
+                         static_cast<std::uint64_t>(id.device) * 0x9e3779b97f4a7c15U;
+    for (std::uint32_t i = 0; i < id.variant.count; ++i) {
+      hash = (hash ^ static_cast<std::uint64_t>(id.variant.values[i])) * 0x9e3779b97f4a7c15U;
+      hash ^= hash >> 29U;
+    }
+    return hash;
+  }
+};
+
+using Table = std::unordered_map<KernelId, Function, KernelIdHash>;
+
+/// Readers see an immutable table; a writer publishes a copy with one more kernel. Old tables are
+/// kept, because a reader may still be in one: there are as many as variants were ever loaded.
+struct Registry {
+  std::atomic<const Table*> current{nullptr};
+  std::mutex writing;
+  std::vector<std::unique_ptr<const Table>> tables;
+};
+
+Registry& registry() {
+  static auto* instance = new Registry;  // Outlives static destruction: kernels may run until exit.
+  return *instance;
+}
+
+const Function* find(const KernelId& id) {
+  const Table* table = registry().current.load(std::memory_order_acquire);
+  if (table == nullptr) return nullptr;
+  const auto found = table->find(id);
+  return found == table->end() ? nullptr : &found->second;
+}
+
+bool compiling_is_forbidden() {
+  const char* text = std::getenv("TRUEFUSE_NO_COMPILE");
+  return text != nullptr && *text != '\0' && std::string_view(text) != "0";
+}
+
+std::string label_of(const Operator& op, const Launch& launch) {
+  for (const Operator::NamedVariant& candidate : op.variants) {
+    if (candidate.variant == launch.variant && std::strcmp(candidate.kernel, launch.kernel) == 0) {
+      return op.name + " " + candidate.label;
+    }
+  }
+  return op.name;
+}
+
+const Function& load(const KernelId& id, const Launch& launch) {
+  Registry& state = registry();
+  const std::scoped_lock lock(state.writing);
+  if (const Function* function = find(id)) return *function;
+
+  jit::BuildRequest request;
+  request.program = program_of(*id.op, launch.variant);
+  request.label = label_of(*id.op, launch);
+  request.arch = facts_of(id.device).arch;
+  request.arch_is_reported_by_device = true;
+  request.may_compile = !compiling_is_forbidden();
+  const jit::Built built = jit::build(request);
+
+  auto table = state.tables.empty() ? std::make_unique<Table>()
+                                    : std::make_unique<Table>(*state.tables.back());
+  const auto entry =
+      table->emplace(id, Driver::instance().load(id.device, built.code, launch.kernel));
+  state.current.store(table.get(), std::memory_order_release);
+  state.tables.push_back(std::move(table));
+  return entry.first->second;
+}
+
+}  // namespace
+
+const DeviceFacts& facts_of(int device) {
+  static std::array<std::once_flag, kMaxDevices> asked;
+  static std::array<DeviceFacts, kMaxDevices> facts;
+  const auto i = static_cast<std::size_t>(device);
+  if (device < 0 || i >= kMaxDevices) {
+    throw Error("device index " + std::to_string(device) + " is outside 0..63");
+  }
+  std::call_once(asked[i], [&] { facts[i] = Driver::instance().facts(device); });
+  return facts[i];
+}
+
+const Function& function_for(const Operator& op, const Launch& launch, int device) {
+  const KernelId id{&op, launch.kernel, device, launch.variant};
+  if (const Function* function = find(id)) return *function;
+  return load(id, launch);
+}
+
+void run(const Operator& op, const Call& call, int device, void* stream) {
+  Plan plan;
+  op.plan(call, facts_of(device), plan);
+  for (std::size_t i = 0; i < plan.count; ++i) {
+    Launch& launch = plan.launches[i];
+    const Function& function = function_for(op, launch, device);
+    std::array<void*, KernelParameters::kMaxParameters> parameters;
+    for (std::size_t p = 0; p < launch.parameters.size(); ++p) {
+      parameters[p] = launch.parameters.data(p);
+    }
+    try {
+      Driver::instance().launch(device, function, launch, stream, parameters.data());
+    } catch (const Error& error) {
+      throw Error(op.name + ": launch of kernel " + launch.kernel + " on device " +
+                  std::to_string(device) + " (grid " + std::to_string(launch.grid.x) + "x" +
+                  std::to_string(launch.grid.y) + "x" + std::to_string(launch.grid.z) + ", block " +
+                  std::to_string(launch.block.x) + "x" + std::to_string(launch.block.y) + "x" +
+                  std::to_string(launch.block.z) + "): " + error.what());
+    }
+  }
+}
+
+void prepare(const Operator& op, int device) {
+  for (const Operator::NamedVariant& named : op.variants) {
+    Launch launch;
+    launch.kernel = named.kernel;
+    launch.variant = named.variant;
+    function_for(op, launch, device);
+  }
+}
+
+}  // namespace truefuse::gpu

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include <truefuse/gpu/driver.h>
+#include <truefuse/jit/build.h>
+#include <truefuse/operator/operator.h>
+
+namespace truefuse::gpu {
+
+/// Loaded kernels of this process, by operator, kernel, variant and device. A warm look-up takes no
+/// lock and well under a microsecond; a miss compiles (or reads the disk cache), loads and is
+/// remembered. Kernels are never unloaded.
+const Function& function_for(const Operator& op, const Launch& launch, int device);
+
+/// Facts of a device, asked once.
+const DeviceFacts& facts_of(int device);
+
+/// Plans the call and launches it on `stream` of `device`. Throws Error naming operator, kernel and
+/// geometry if the driver refuses.
+void run(const Operator& op, const Call& call, int device, void* stream);
+
+/// Compiles and loads every variant of `op` for `device`, so that no later call compiles.
+void prepare(const Operator& op, int device);
+
+}  // namespace truefuse::gpu

@@ -1,0 +1,119 @@
+#include <chrono>
+#include <mutex>
+#include <optional>
+
+#include <truefuse/core/error.h>
+#include <truefuse/jit/arch.h>
+#include <truefuse/jit/build.h>
+#include <truefuse/jit/cache.h>
+
+namespace truefuse::jit {
+namespace {
+
+// Changes whenever the meaning of an entry changes.
+constexpr const char* kFormat = "1";
+
+std::mutex paths_mutex;
+
+SearchPaths& paths() {
+  static SearchPaths instance;
+  return instance;
+}
+
+const Cache& process_cache() {
+  static const Cache cache(Cache::default_directory());
+  return cache;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+CacheEntry compile(Compiler& compiler, const BuildRequest& request, const Key& key) {
+  if (!request.may_compile) {
+    throw Error(request.label + " is not compiled for " + request.arch +
+                ", and TRUEFUSE_NO_COMPILE forbids to do it now. Compile ahead with "
+                "truefuse.prepare(...), or unset the variable");
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  CacheEntry entry;
+  entry.code = compiler.compile(request.program, request.arch, request.options).code;
+  entry.compile_seconds = seconds_since(begin);
+  entry.label = request.label;
+  entry.key = key;
+  return entry;
+}
+
+}  // namespace
+
+void set_search_paths(SearchPaths new_paths) {
+  const std::scoped_lock lock(paths_mutex);
+  paths() = std::move(new_paths);
+}
+
+SearchPaths search_paths() {
+  const std::scoped_lock lock(paths_mutex);
+  return paths();
+}
+
+Key key_of(const BuildRequest& request, const Compiler& compiler, const std::string& target) {
+  Key key;
+  key.add("format", kFormat);
+  for (const auto& [name, value] : compiler.identity()) key.add(name, value);
+  key.add("target", target);
+  for (const std::string& option : request.options) key.add("option", option);
+  key.add("program", request.program.text);
+  for (const auto& [name, text] : request.program.headers) key.add_digest("file " + name, text);
+  return key;
+}
+
+Built build_with(Compiler& compiler, const BuildRequest& request) {
+  Built built;
+  built.compiler = compiler.name();
+  built.target = compiler.target_for(request.arch);
+  built.key = key_of(request, compiler, built.target);
+
+  const auto begin = std::chrono::steady_clock::now();
+  CacheEntry entry;
+  if (request.use_cache) {
+    entry = process_cache().lookup_or_compile(
+        built.key, [&] { return compile(compiler, request, built.key); }, &built.from_cache);
+  } else {
+    entry = compile(compiler, request, built.key);
+  }
+  built.seconds = seconds_since(begin);
+  built.compile_seconds = entry.compile_seconds;
+  built.code = std::move(entry.code);
+  return built;
+}
+
+Built build(const BuildRequest& request) {
+  const SearchPaths paths = search_paths();
+  if (request.use_cache) {
+    // An entry exists only if the compiler took the target; so a hit needs no question to it, and a
+    // compiler library, which takes longer to load than an entry, stays on disk.
+    const auto begin = std::chrono::steady_clock::now();
+    const Arch arch = parse_arch(request.arch);
+    for (const std::shared_ptr<Compiler>& compiler :
+         compilers_for(request.arch, paths, request.compiler)) {
+      for (const std::string& target : {arch.text, arch.base}) {
+        Built built;
+        built.key = key_of(request, *compiler, target);
+        std::optional<CacheEntry> entry = process_cache().lookup(built.key);
+        if (!entry) continue;
+        built.compiler = compiler->name();
+        built.target = target;
+        built.from_cache = true;
+        built.compile_seconds = entry->compile_seconds;
+        built.code = std::move(entry->code);
+        built.seconds = seconds_since(begin);
+        return built;
+      }
+    }
+  }
+  return build_with(
+      *compiler_for(request.arch, paths, request.compiler, request.arch_is_reported_by_device),
+      request);
+}
+
+}  // namespace truefuse::jit

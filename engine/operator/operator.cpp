@@ -1,0 +1,61 @@
+#include <algorithm>
+#include <mutex>
+
+#include <truefuse/operator/operator.h>
+#include <truefuse/sim/embedded.h>
+
+namespace truefuse {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::vector<const Operator*> operators;
+};
+
+Registry& registry() {
+  static auto* instance = new Registry;  // Used by static initialisers of other libraries.
+  return *instance;
+}
+
+}  // namespace
+
+void register_operator(const Operator& op) {
+  Registry& state = registry();
+  const std::scoped_lock lock(state.mutex);
+  for (const Operator* other : state.operators) {
+    if (other->qualified_name() == op.qualified_name()) {
+      throw Error("an operator named " + op.qualified_name() +
+                  " is already registered; choose another name or namespace");
+    }
+  }
+  state.operators.push_back(&op);
+}
+
+std::vector<const Operator*> registered_operators() {
+  Registry& state = registry();
+  const std::scoped_lock lock(state.mutex);
+  return state.operators;
+}
+
+const Operator* find_operator(std::string_view name) {
+  for (const Operator* op : registered_operators()) {
+    if (op->name == name || op->qualified_name() == name) return op;
+  }
+  return nullptr;
+}
+
+jit::Program program_of(const Operator& op, const Variant& variant) {
+  if (variant.count != op.constants.size()) {
+    throw Error(op.name + ": a variant has " + std::to_string(variant.count) +
+                " constants; the operator names " + std::to_string(op.constants.size()));
+  }
+  std::vector<jit::Constant> constants;
+  for (std::uint32_t i = 0; i < variant.count; ++i) {
+    constants.push_back({op.constants[i], std::to_string(variant.values[i])});
+  }
+  jit::Source source = op.source;
+  for (const auto& [name, text] : device_files()) source.files.emplace(name, text);
+  return jit::resolve(source, constants);
+}
+
+}  // namespace truefuse

@@ -1,0 +1,163 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <truefuse/contract/contract.h>
+#include <truefuse/core/error.h>
+#include <truefuse/core/tensor.h>
+#include <truefuse/jit/source.h>
+
+namespace truefuse {
+
+/// What a plan may know about the device that it plans for.
+struct DeviceFacts {
+  std::string arch;  ///< Whole, as the device reports it: "sm_90a", "gfx936:sramecc+:xnack-".
+  int multiprocessors = 0;          ///< Streaming multiprocessors or compute units.
+  int wave = 32;                    ///< Lanes per wave (warp).
+  int max_shared_bytes = 48 << 10;  ///< Shared memory (LDS) one block can have without an opt-in.
+};
+
+struct Dim3 {
+  std::uint32_t x = 1, y = 1, z = 1;
+};
+
+/// A kernel's parameters, in order, as bytes; fixed capacity, so that a call allocates nothing.
+class KernelParameters {
+ public:
+  static constexpr std::size_t kMaxParameters = 48;
+  static constexpr std::size_t kMaxBytes = 512;
+
+  template <class T>
+  requires std::is_trivially_copyable_v<T>
+  void add(const T& value) {
+    const std::size_t begin = (bytes_used_ + alignof(T) - 1) / alignof(T) * alignof(T);
+    if (count_ == kMaxParameters || begin + sizeof(T) > kMaxBytes) {
+      throw Error("a kernel takes at most 48 parameters of 512 bytes together");
+    }
+    std::memcpy(bytes_.data() + begin, &value, sizeof(T));
+    slots_[count_++] = {static_cast<std::uint16_t>(begin), static_cast<std::uint16_t>(sizeof(T)),
+                        std::is_pointer_v<T>};
+    bytes_used_ = begin + sizeof(T);
+  }
+
+  struct Slot {  // No initialisers: a Plan is made for every call.
+    std::uint16_t offset;
+    std::uint16_t size;
+    bool is_pointer;
+  };
+
+  std::size_t size() const { return count_; }
+  const Slot& slot(std::size_t i) const { return slots_[i]; }
+  const std::byte* data(std::size_t i) const { return bytes_.data() + slots_[i].offset; }
+  std::byte* data(std::size_t i) { return bytes_.data() + slots_[i].offset; }
+
+ private:
+  alignas(16) std::array<std::byte, kMaxBytes> bytes_;
+  std::array<Slot, kMaxParameters> slots_;
+  std::size_t count_ = 0;
+  std::size_t bytes_used_ = 0;
+};
+
+/// The compile-time constants of one kernel variant: values for the names in
+/// Operator::constants, in that order. Whatever is in here selects another compiled kernel;
+/// whatever changes from call to call (rows, pointers, strides) belongs into the parameters.
+struct Variant {
+  static constexpr std::size_t kMaxConstants = 16;
+
+  std::array<std::int64_t, kMaxConstants> values{};
+  std::uint32_t count = 0;
+
+  void add(std::int64_t value) {
+    if (count == kMaxConstants) throw Error("a kernel variant holds at most 16 constants");
+    values[count++] = value;
+  }
+  friend bool operator==(const Variant&, const Variant&) = default;
+};
+
+/// One kernel launch: pure data, made without touching a device.
+struct Launch {
+  /// extern "C" name in the operator's source, always the same literal: kernels are looked up by
+  /// its address.
+  const char* kernel = nullptr;
+  Variant variant;
+  Dim3 grid;
+  Dim3 block;
+  std::uint32_t shared_bytes = 0;  ///< Dynamic shared memory.
+  KernelParameters parameters;
+};
+
+/// The launches of a call, in stream order; empty when there is nothing to do.
+struct Plan {
+  static constexpr std::size_t kMaxLaunches = 4;
+
+  std::array<Launch, kMaxLaunches> launches;
+  std::size_t count = 0;
+
+  Launch& add() {
+    if (count == kMaxLaunches) throw Error("a plan holds at most 4 launches");
+    return launches[count++];
+  }
+  std::span<const Launch> view() const { return {launches.data(), count}; }
+};
+
+/// A checked call: the arguments in schema order, then the allocated outputs.
+struct Call {
+  std::span<const Argument> arguments;
+  std::span<const TensorView> outputs;
+
+  const TensorView& tensor(std::size_t i) const { return std::get<TensorView>(arguments[i]); }
+  std::string_view text(std::size_t i) const { return std::get<std::string_view>(arguments[i]); }
+};
+
+/// Everything there is to know about an operator. A library that wants an operator makes one of
+/// these and registers it; nothing in the engine or in the binding knows any operator by name.
+struct Operator {
+  std::string name_space;  ///< Of torch.ops: "truefuse".
+  std::string name;        ///< "bias_gelu".
+  std::string
+      schema;  ///< PyTorch schema without the namespace: "bias_gelu(Tensor x, ...) -> Tensor".
+  Contract contract;    ///< What the arguments must be, and what the outputs are.
+  std::string summary;  ///< One sentence for documentation and `truefuse ops`.
+
+  jit::Source source;                  ///< Kernel source with all of its headers.
+  std::vector<std::string> constants;  ///< Names of Variant's values: "TF_VECTOR", ...
+
+  /// A pure function of the call's dtypes, sizes, strides, pointer alignments and the device facts.
+  void (*plan)(const Call& call, const DeviceFacts& device, Plan& plan) = nullptr;
+
+  /// The variants that `truefuse compile` and the compile-coverage tests build, each with a label
+  /// such as "f32 tanh vector". Together they must be all that `plan` can ask for.
+  struct NamedVariant {
+    std::string label;
+    const char* kernel = nullptr;
+    Variant variant;
+    bool shown = false;  ///< Listed by default; the others with --all.
+    int block_threads = 256;
+  };
+  std::vector<NamedVariant> variants;
+
+  std::string qualified_name() const { return name_space + "::" + name; }
+};
+
+/// Adds an operator to the process-wide table. Throws Error if the name is taken. `op` must live
+/// for the rest of the process.
+void register_operator(const Operator& op);
+
+/// All registered operators, in order of registration.
+std::vector<const Operator*> registered_operators();
+
+/// Null if there is none of that name ("bias_gelu" or "truefuse::bias_gelu").
+const Operator* find_operator(std::string_view name);
+
+/// The program of one variant: constants in front of the operator's source, every include resolved.
+jit::Program program_of(const Operator& op, const Variant& variant);
+
+}  // namespace truefuse

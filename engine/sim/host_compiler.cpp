@@ -1,0 +1,225 @@
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <unistd.h>
+
+#include <truefuse/core/error.h>
+#include <truefuse/jit/compile_support.h>
+#include <truefuse/jit/file_identity.h>
+#include <truefuse/jit/process.h>
+#include <truefuse/jit/sha256.h>
+#include <truefuse/sim/embedded.h>
+#include <truefuse/sim/host_compiler.h>
+#include <truefuse/sim/registration.h>
+
+namespace truefuse::sim {
+namespace {
+
+using jit::ProcessOptions;
+using jit::ProcessResult;
+
+/// Variables that would let g++ read or write files that the key does not know. To g++ an empty
+/// path is none at all, but an empty DEPENDENCIES_OUTPUT is a file name.
+const std::vector<std::pair<std::string, std::string>> kCleanEnvironment = {
+    {"CPATH", ""},        {"CPLUS_INCLUDE_PATH", ""},
+    {"LIBRARY_PATH", ""}, {"DEPENDENCIES_OUTPUT", "/dev/null"},
+    {"LC_ALL", "C"},
+};
+
+/// 32 or 64; 0 for an architecture that is not the simulator's.
+int wave_of(std::string_view arch) {
+  if (arch == "sim:wave32") return 32;
+  if (arch == "sim:wave64") return 64;
+  return 0;
+}
+
+/// A path as it is if it names a program, else what PATH knows under the name; may be empty.
+std::string program_named(const std::string& name) {
+  if (name.find('/') == std::string::npos) return jit::find_program(name);
+  return access(name.c_str(), X_OK) == 0 ? name : std::string();
+}
+
+struct Sanitizers {
+  bool address = false, undefined = false, race = false;
+  std::vector<std::string> definitions;
+};
+
+Sanitizers parse_options(const std::vector<std::string>& options) {
+  Sanitizers result;
+  for (const std::string& option : options) {
+    if (option == "--sanitize=address") {
+      result.address = true;
+    } else if (option == "--sanitize=undefined") {
+      result.undefined = true;
+    } else if (option == "--sanitize=race") {
+      result.race = true;
+    } else if (option.starts_with("-DTF_") || option.starts_with("-DTRUEFUSE_")) {
+      result.definitions.push_back(option);
+    } else if (option != "--sanitize=none") {
+      throw Error("the simulator's compiler does not know the option \"" + option +
+                  "\"; it takes --sanitize=address, undefined, race or none, and -DTF_NAME=VALUE");
+    }
+  }
+  if (result.address && result.race) {
+    throw Error("--sanitize=address and --sanitize=race cannot be one executable; make two");
+  }
+  return result;
+}
+
+void append(std::vector<std::string>& list, const std::vector<std::string>& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
+void write_text(const std::string& path, std::string_view text, std::ios::openmode mode) {
+  std::ofstream file(path, std::ios::binary | mode);
+  file << text;
+  file.close();
+  if (!file) {
+    throw Error("the compiler's input " + path +
+                " could not be written; set TMPDIR to a directory that is writable and has room");
+  }
+}
+
+std::string read_text(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+HostCompiler::HostCompiler(std::string program) : program_(std::move(program)) {}
+
+std::unique_ptr<HostCompiler> HostCompiler::find() {
+  if (const char* const wanted = std::getenv("TRUEFUSE_CXX"); wanted != nullptr && *wanted != 0) {
+    const std::string program = program_named(wanted);
+    if (program.empty()) {
+      throw Error("TRUEFUSE_CXX is \"" + std::string(wanted) +
+                  "\", which is no program here; name a C++ compiler, or unset it");
+    }
+    return std::make_unique<HostCompiler>(program);
+  }
+  const char* const cxx = std::getenv("CXX");
+  for (const char* const candidate : {cxx != nullptr ? cxx : "", "g++", "c++"}) {
+    if (*candidate == 0) continue;
+    if (std::string program = program_named(candidate); !program.empty()) {
+      return std::make_unique<HostCompiler>(std::move(program));
+    }
+  }
+  return nullptr;
+}
+
+std::string HostCompiler::ask(const std::string& question) const {
+  ProcessOptions options;
+  options.environment = kCleanEnvironment;
+  options.time_limit = std::chrono::seconds(20);
+  const ProcessResult result = jit::run_process({program_, question}, options);
+  return result.ok() ? result.output : std::string();
+}
+
+std::string HostCompiler::version() const {
+  std::call_once(version_once_, [&] { version_ = ask("--version"); });
+  return version_.substr(0, version_.find('\n'));
+}
+
+std::vector<std::pair<std::string, std::string>> HostCompiler::identity() const {
+  std::vector<std::pair<std::string, std::string>> parts;
+  version();
+  // Without the first word, which is the name that the program was called by.
+  parts.emplace_back("g++ version", version_.substr(std::min(version_.find(' '), version_.size())));
+  parts.emplace_back("g++", jit::file_identity(program_));
+  // `program_` is a driver, or a wrapper such as ccache; what compiles is found through it.
+  std::string worker = ask("-print-prog-name=cc1plus");
+  while (!worker.empty() && worker.back() == '\n') worker.pop_back();
+  if (worker.starts_with('/')) parts.emplace_back("cc1plus", jit::file_identity(worker));
+  std::string runtime;
+  for (const auto& [name, text] : sim_runtime_files()) {
+    runtime += name + "\n" + std::to_string(text.size()) + "\n" + text;
+  }
+  parts.emplace_back("simulator runtime", jit::sha256_hex(runtime));
+  return parts;
+}
+
+std::string HostCompiler::refusal(std::string_view arch) {
+  if (wave_of(arch) != 0) return {};
+  return "the simulator knows sim:wave32 and sim:wave64, not " + std::string(arch);
+}
+
+jit::CodeObject HostCompiler::compile(const jit::Program& program, std::string_view arch,
+                                      const std::vector<std::string>& options) {
+  if (const std::string reason = refusal(arch); !reason.empty()) throw Error(reason);
+  const Sanitizers sanitizers = parse_options(options);
+  const int wave = wave_of(arch);
+
+  jit::Program whole = program;
+  for (const auto& [name, text] : sim_runtime_files()) whole.headers.insert_or_assign(name, text);
+  const jit::TemporaryDirectory directory;
+  const std::string source = jit::write_program(whole, directory.path(), ".cpp");
+  const std::string at = directory.path() + "/";
+  write_text(at + "truefuse_sim_main.cpp", "#include \"truefuse/sim/main.h\"\n", std::ios::trunc);
+
+  ProcessOptions process;
+  process.directory = directory.path();
+  process.environment = kCleanEnvironment;
+  process.time_limit = std::chrono::minutes(5);
+  const auto run = [&](std::vector<std::string> command) {
+    ProcessResult result = jit::run_process(command, process);
+    if (!result.ok()) {
+      throw Error("the simulator's compiler " + program_ + " " + result.how_it_ended() +
+                  " on kernel source " + program.name + ":\n" + result.errors);
+    }
+    return std::move(result.errors);
+  };
+
+  // Names in reports are the names that #include directives use, wherever the directory is. The
+  // addresses in a report are looked up in the file: no position-independent executable. The
+  // runtime switches stacks, which a shadow stack forbids.
+  std::vector<std::string> common = {program_,
+                                     "-std=c++17",
+                                     "-O1",
+                                     "-g",
+                                     "-fno-omit-frame-pointer",
+                                     "-ffp-contract=off",
+                                     "-fno-strict-aliasing",
+                                     "-fno-pie",
+                                     "-Wno-attributes",
+                                     "-ffile-prefix-map=" + at + "=",
+                                     "-fdebug-prefix-map=" + directory.path() + "=."};
+#if defined(__x86_64__)
+  common.push_back("-fcf-protection=none");
+#endif
+  append(common, sanitizers.definitions);
+  if (sanitizers.address) common.push_back("-fsanitize=address");
+  if (sanitizers.undefined) {
+    append(common, {"-fsanitize=undefined", "-fno-sanitize-recover=all"});
+  }
+
+  std::vector<std::string> command = common;
+  append(command, {"-DTRUEFUSE_SIM=1", "-DTF_WAVE=" + std::to_string(wave), "-I" + at});
+  append(command, {"-include", "truefuse/sim/lane.h", "-E", source, "-o", "kernel.ii"});
+  std::string log = run(command);
+
+  const std::vector<KernelDefinition> kernels = find_kernels(read_text(at + "kernel.ii"));
+  write_text(at + "kernel.ii", registration_of(kernels, wave), std::ios::app);
+
+  command = common;
+  if (sanitizers.race) command.push_back("-fsanitize=thread");
+  append(command, {"-c", "kernel.ii", "-o", "kernel.o"});
+  log += run(command);
+
+  command = common;
+  if (sanitizers.race) command.push_back("-DTF_SIM_RACE=1");
+  append(command,
+         {"-no-pie", "-I" + at, "kernel.o", "truefuse_sim_main.cpp", "-o", "kernel", "-pthread"});
+  log += run(command);
+
+  jit::CodeObject object;
+  object.code = read_text(at + "kernel");
+  object.log = std::move(log);
+  object.target = arch;
+  jit::check_object(object, name());
+  return object;
+}
+
+}  // namespace truefuse::sim

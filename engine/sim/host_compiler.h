@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <truefuse/jit/compiler.h>
+
+namespace truefuse::sim {
+
+/// Compiles a kernel's source, unchanged, for the CPU: with g++ and the simulator's runtime, into
+/// an executable that sim::run starts. Architectures: "sim:wave32" and "sim:wave64".
+///
+/// Options, any number of them:
+///   --sanitize=address    accesses outside a buffer or a shared array
+///   --sanitize=undefined  misaligned accesses by casts, indices outside an array, overflow, ...
+///   --sanitize=race       unordered accesses to the same bytes, shared memory read unwritten;
+///                         not together with address
+///   --sanitize=none       nothing; the same as no option
+///   -DTF_NAME=VALUE
+/// Barriers, exchanges between lanes and the alignment of tf::load and tf::store are always
+/// checked.
+class HostCompiler : public jit::Compiler {
+ public:
+  /// `program` is the path of a g++ or compatible compiler.
+  explicit HostCompiler(std::string program);
+
+  /// The compiler that a user of this machine means: the first of $TRUEFUSE_CXX, $CXX, g++, c++
+  /// that exists. Null if there is none. Throws Error if $TRUEFUSE_CXX is set and names no program.
+  static std::unique_ptr<HostCompiler> find();
+
+  std::string name() const override { return "g++ (sim)"; }
+  std::string version() const override;
+  std::string path() const override { return program_; }
+  std::vector<std::pair<std::string, std::string>> identity() const override;
+  std::string refusal(std::string_view arch) override;
+  jit::CodeObject compile(const jit::Program& program, std::string_view arch,
+                          const std::vector<std::string>& options) override;
+
+ private:
+  std::string ask(const std::string& question) const;
+
+  std::string program_;
+  mutable std::once_flag version_once_;
+  mutable std::string version_;
+};
+
+}  // namespace truefuse::sim

@@ -1,0 +1,103 @@
+"""How bias_gelu is checked: gelu(x + bias), against mathematics and beside eager PyTorch."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from truefuse.case import Case, Inputs, Mode, Size
+
+SQRT_HALF = math.sqrt(0.5)
+SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
+
+
+def candidate(*tensors: Tensor, **mode: object) -> Tensor:
+    return torch.ops.truefuse.bias_gelu(*tensors, **mode)
+
+
+def eager(x: Tensor, bias: Tensor, *, approximate: str) -> Tensor:
+    return F.gelu(x + bias, approximate=approximate)
+
+
+def reference(x: Tensor, bias: Tensor, *, approximate: str) -> Tensor:
+    """In float64 and without cancellation: 1 + erf and 1 + tanh lose every digit below -6."""
+    v = x + bias
+    if approximate == "tanh":
+        y = v / (1 + torch.exp(-2 * SQRT_2_OVER_PI * (v + 0.044715 * v**3)))
+    else:
+        y = v * (0.5 * torch.special.erfc(-v * SQRT_HALF))
+    return torch.where(v == -math.inf, -0.0, y)  # the limit; both forms say inf * 0
+
+
+def exact(inputs: Inputs, mode: Mode) -> list[mpmath.mpf]:
+    """To 30 digits: x + bias is not rounded either."""
+    x, bias = inputs["x"], inputs["bias"].expand_as(inputs["x"])
+    with mpmath.workdps(30):
+        sums = [
+            mpmath.mpf(a) + mpmath.mpf(b)
+            for a, b in zip(x.flatten().tolist(), bias.flatten().tolist(), strict=True)
+        ]
+        if mode["approximate"] == "tanh":
+            minus_2k, cubic = -2 * mpmath.sqrt(2 / mpmath.pi), mpmath.mpf("0.044715")
+            sigmoid = lambda v: 1 / (1 + mpmath.exp(minus_2k * (v + cubic * v**3)))  # noqa: E731
+        else:
+            minus_root = -mpmath.sqrt(mpmath.mpf(1) / 2)
+            sigmoid = lambda v: mpmath.erfc(minus_root * v) / 2  # noqa: E731
+        # Beyond 200 both are 0 or 1 in float64.
+        return [v * sigmoid(v) if abs(v) < 200 else max(v, mpmath.mpf(0)) for v in sums]
+
+
+def make_inputs(
+    size: Size, dtype: torch.dtype, device: torch.device, generator: torch.Generator, kind: str
+) -> Inputs:
+    """kind: "normal"; "zero_bias", where x + bias is exact; "sweep", which is zero_bias with every
+    finite value of a half type, or for wider types magnitudes spread evenly over binades."""
+    hidden = size[-1]
+    bias = torch.zeros(hidden)
+    if kind == "sweep":
+        x = _sweep(size, dtype, generator)
+    else:
+        x = 3 * torch.randn(size, generator=generator, dtype=torch.float64)
+        if kind == "normal":
+            bias = torch.randn(hidden, generator=generator, dtype=torch.float64)
+    return {"x": x.to(dtype).to(device), "bias": bias.to(dtype).to(device)}
+
+
+def _sweep(size: Size, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    count = math.prod(size)
+    if dtype in (torch.float16, torch.bfloat16) and count >= 1 << 16:
+        bits = torch.arange(count) % (1 << 16) - (1 << 15)
+        values = bits.to(torch.int16).view(dtype)
+        return torch.where(values.isfinite(), values, 0).reshape(size)
+    uniform = torch.rand(3, count, generator=generator, dtype=torch.float64)
+    dense = 30 * uniform[0] - 15
+    spread = torch.exp2(50 * uniform[0] - 40) * torch.where(uniform[1] < 0.5, -1.0, 1.0)
+    return torch.where(uniform[2] < 0.5, dense, spread).reshape(size)
+
+
+def other_approximation(inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:
+    return inputs, {"approximate": "none" if mode["approximate"] == "tanh" else "tanh"}
+
+
+def bias_off_by_one(inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:
+    return {"x": inputs["x"], "bias": inputs["bias"].roll(1)}, mode
+
+
+case = Case(
+    name="bias_gelu",
+    operator="truefuse::bias_gelu",
+    candidate=candidate,
+    baselines={"eager": eager},
+    reference=reference,
+    exact=exact,
+    make_inputs=make_inputs,
+    modes=({"approximate": "tanh"}, {"approximate": "none"}),
+    dtypes=(torch.float32, torch.float64, torch.bfloat16, torch.float16),
+    kinds=("normal", "zero_bias", "sweep"),
+    strict_kinds=("zero_bias", "sweep"),
+    faults={"the other approximation": other_approximation, "bias off by one": bias_off_by_one},
+)

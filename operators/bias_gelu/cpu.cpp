@@ -1,0 +1,113 @@
+// The CPU path: which kernel, on which rows, on which thread. Compiled once, for every processor.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <truefuse/operator/operator.h>
+#include <truefuse/operators/bias_gelu/cpu_kernel.h>
+#include <truefuse/operators/bias_gelu/operator.h>
+#include <truefuse/operators/common_cpu/level.h>
+#include <truefuse/operators/common_cpu/parallel.h>
+#include <truefuse/operators/common_cpu/rows.h>
+
+namespace truefuse {
+namespace bias_gelu {
+namespace {
+
+constexpr std::int64_t kGrain = 16384;        // Elements worth a thread: about 10 microseconds.
+constexpr std::int64_t kShortColumns = 1024;  // Shorter rows than this are joined where x is dense.
+
+const CpuKernels& kernels() {
+  switch (cpu::level()) {
+    case cpu::Level::kAvx512: return kCpuKernels_avx512;
+    case cpu::Level::kAvx2: return kCpuKernels_avx2;
+    case cpu::Level::kBase: break;
+  }
+  return kCpuKernels_base;
+}
+
+CpuKernel kernel_for(DType dtype, bool exact) {
+  switch (dtype) {
+    case DType::f64: return kernels().f64[exact];
+    case DType::f32: return kernels().f32[exact];
+    case DType::f16: return kernels().f16[exact];
+    default: return kernels().bf16[exact];
+  }
+}
+
+/// The bias one element after the other, `repeats` times over.
+class Bias {
+ public:
+  Bias(const TensorView& bias, std::int64_t repeats) : data_(static_cast<std::byte*>(bias.data)) {
+    const auto size = static_cast<std::int64_t>(size_of(bias.dtype));
+    const std::int64_t columns = bias.sizes[0];
+    const std::int64_t stride = columns > 1 ? bias.strides[0] : 1;
+    if (stride == 1 && repeats == 1) return;
+    copy_.resize(static_cast<std::size_t>(repeats * columns * size));
+    for (std::int64_t c = 0; c < columns; ++c) {
+      std::memcpy(&copy_[static_cast<std::size_t>(c * size)], data_ + c * stride * size,
+                  static_cast<std::size_t>(size));
+    }
+    const auto once = copy_.begin() + columns * size;
+    for (std::int64_t r = 1; r < repeats; ++r) {
+      std::copy(copy_.begin(), once, copy_.begin() + r * columns * size);
+    }
+    data_ = copy_.data();
+  }
+
+  const std::byte* data() const { return data_; }
+
+ private:
+  const std::byte* data_;
+  std::vector<std::byte> copy_;
+};
+
+}  // namespace
+}  // namespace bias_gelu
+
+/// Operator::cpu of bias_gelu.
+void bias_gelu_cpu(const Call& call) {
+  using namespace bias_gelu;
+  const TensorView& x = call.tensor(kX);
+  const TensorView& out = call.outputs[0];
+  for (const std::int64_t size : x.sizes) {
+    if (size == 0) return;
+  }
+  const cpu::Rows rows(x);
+  const bool exact = call.text(kApproximate) == "none";
+  const CpuKernel kernel = kernel_for(x.dtype, exact);
+  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
+  const std::int64_t total = rows.count() * rows.columns();
+
+  // Dense x is cut anew, into rows of several biases side by side; the last one may be shorter.
+  const std::int64_t repeats =
+      rows.dense() ? std::clamp<std::int64_t>(kShortColumns / rows.columns(), 1, rows.count()) : 1;
+  const std::int64_t columns = repeats * rows.columns();
+  const Bias bias(call.tensor(kBias), repeats);
+
+  const auto* const from = static_cast<const std::byte*>(x.data);
+  auto* const to = static_cast<std::byte*>(out.data);
+  cpu::parallel_for(total, kGrain, [&](std::int64_t i, std::int64_t end) {
+    while (i < end) {
+      const std::int64_t row = i / columns;
+      const std::int64_t column = i % columns;
+      const cpu::Rows::Run run =
+          rows.dense() ? cpu::Rows::Run{row * columns, columns, total / columns + 1 - row}
+                       : rows.run_from(row);
+      std::int64_t run_rows = 1;
+      std::int64_t run_columns = std::min(columns - column, end - i);
+      if (column == 0 && end - i >= columns) {
+        run_rows = std::min(run.length, (end - i) / columns);
+        run_columns = columns;
+      }
+      kernel(from + (run.offset + column) * size, run.stride, bias.data() + column * size,
+             to + i * size, run_rows, run_columns);
+      i += run_rows * run_columns;
+    }
+  });
+}
+
+}  // namespace truefuse

@@ -1,0 +1,305 @@
+#pragma once
+
+// gelu(v) of a number or of a vector of numbers: one text for the GPU, the simulator and the CPU path.
+// It includes nothing and takes its arithmetic as a parameter.
+//
+// Both forms are v F(v) with F(v) + F(-v) = 1, so only the lower tail q = F(-|v|), a number in
+// [0, 1/2], has to be found:
+//
+//   gelu(v) = v - |v| q   for v >= 0,        gelu(v) = -|v| q   for v < 0.
+//
+//   Gelu::kTanh    q = 1 / (1 + exp(2 u)),  u = sqrt(2/pi) (|v| + 0.044715 |v|^3)
+//   Gelu::kExact   q = Phi(-|v|), the lower tail of the standard normal distribution
+//
+// Nothing cancels. |v| is cut where the result has left even the subnormals, so nothing overflows.
+// What is computed is |v| q 2^shift, a normal number all the way down, and the last fma scales it:
+// the result goes through the subnormals even where a device's exp2 and reciprocal flush theirs.
+// -0 gives -0, +inf gives +inf, -inf gives -0, NaN gives NaN.
+//
+// Largest errors in ulp of the result, when exp2 and reciprocal are good to 1 ulp: float and double 2.
+// The half types are computed in float and rounded once: 0.51 for f16 and 0.52 for bf16.
+//
+// An arithmetic A names its types Value (constructible from a Scalar) and Scalar (float or double),
+// and has the static functions
+//   fma(a, b, c)            with one rounding
+//   abs(a), min(a, b)       the minimum of a NaN and a number may be either
+//   if_negative(v, a, b)    v < 0 ? a : b
+//   reciprocal(d)           1 / d to a few ulp, for d in [1, 128]
+//   exp2_small(f)           2^f for |f| <= 0.51
+//   shift_exponent(e, m)    e 2^n, a normal number, where m = round_to_integer + n
+//   exp2(y)                 2^y for y in [-126, 16] to a few ulp; for the half types only
+// Except in fma, no product is an operand of a sum: contraction changes no result.
+
+#if defined(TF_DEVICE)
+#define TRUEFUSE_BIAS_GELU_ON_DEVICE 1
+#else
+#define TF_DEVICE inline __attribute__((always_inline))
+#endif
+
+namespace truefuse::bias_gelu {
+
+enum class Gelu { kTanh, kExact };
+
+/// What the result is rounded to; kFull is float and double, computed in themselves.
+enum class Precision { kFull, kF16, kBf16 };
+
+/// c0 + c1 x + c2 x^2 + ...
+template <class A>
+TF_DEVICE typename A::Value polynomial(typename A::Value, typename A::Scalar c0) {
+  return typename A::Value(c0);
+}
+template <class A, class... Scalars>
+TF_DEVICE typename A::Value polynomial(typename A::Value x, typename A::Scalar c0, Scalars... c) {
+  return A::fma(polynomial<A>(x, c...), x, typename A::Value(c0));
+}
+
+/// Adding it to a moderate number leaves that number's nearest integer in the low bits of the sum.
+template <class Scalar>
+TF_DEVICE constexpr Scalar round_to_integer() {
+  return sizeof(Scalar) == 8 ? Scalar(0x1.8p52) : Scalar(0x1.8p23);
+}
+
+/// 2^f for |f| <= 0.51: an A::exp2_small for arithmetics without an instruction. Largest relative
+/// error of the polynomial 2^-28 in float, 2^-63 in double.
+template <class A>
+TF_DEVICE typename A::Value exp2_polynomial(typename A::Value f) {
+  using V = typename A::Value;
+  if constexpr (sizeof(typename A::Scalar) == 8) {
+    const V slope = polynomial<A>(
+        f, 0.6931471805599453, 0.24022650695910072, 0.05550410866482177, 0.009618129107628487,
+        0.0013333558146374144, 0.00015403530393354731, 1.5252733871114833e-05,
+        1.3215486823336039e-06, 1.0178045263895291e-07, 7.054891451672409e-09,
+        4.4575378232073635e-10, 2.573783728096662e-11);
+    return A::fma(f, slope, V(1.0));
+  } else {
+    const V slope =
+        polynomial<A>(f, 0.69314724f, 0.24022652f, 0.055503104f, 0.009617693f, 0.0013406675f,
+                      0.00015594762f);
+    return A::fma(f, slope, V(1.0f));
+  }
+}
+
+/// 2^(shift - x c - y d), where y d is small beside x c. The integer part goes into the exponent and
+/// the rest is found by fma, so that no digit of a large x c is missed.
+template <class A>
+TF_DEVICE typename A::Value exp2_of_negative(typename A::Value x, typename A::Value c,
+                                             typename A::Value y, typename A::Value d,
+                                             typename A::Scalar shift) {
+  using V = typename A::Value;
+  const V magic = V(round_to_integer<typename A::Scalar>() + shift);
+  const V m = A::fma(x, -c, magic);
+  const V f = A::fma(y, -d, A::fma(x, -c, magic - m));
+  return A::shift_exponent(A::exp2_small(f), m);
+}
+
+/// (n + n_low) / (d + d_low) from an approximate reciprocal, with little more than the last rounding.
+template <class A>
+TF_DEVICE typename A::Value quotient(typename A::Value n, typename A::Value n_low,
+                                     typename A::Value d, typename A::Value d_low) {
+  using V = typename A::Value;
+  const V reciprocal = A::reciprocal(d);
+  const V q = n * reciprocal;
+  const V rest = A::fma(-q, d, n) + A::fma(-q, d_low, n_low);
+  return A::fma(rest, reciprocal, q);
+}
+
+/// scaled(a) is a q / kScale for a = min(|v|, kLimit).
+template <class A, Gelu kForm, Precision kPrecision>
+struct Tail;
+
+template <class A>
+struct Tail<A, Gelu::kTanh, Precision::kFull> {
+  using V = typename A::Value;
+  using S = typename A::Scalar;
+  static constexpr bool kDouble = sizeof(S) == 8;
+  static constexpr S kLimit = kDouble ? S(21.6) : S(10.8);
+  static constexpr S kShift = kDouble ? S(128) : S(32);
+  static constexpr S kScale = kDouble ? S(0x1p-128) : S(0x1p-32);
+
+  TF_DEVICE static V scaled(V a) {
+    // 2 u log2(e) = a (c1 + c3 a^2), each constant in two parts. c1 has so few digits that c - c1 is
+    // exact.
+    const V c1(kDouble ? S(0x1.26aec21bce760p+1) : S(0x1.26aec0p+1));
+    const V c1_low(kDouble ? S(-2.9772962085427412e-15) : S(2.51366981e-7));
+    const V c3(kDouble ? S(0x1.a5a7cf7572a98p-4) : S(0x1.a5a7d0p-4));
+    const V c3_low(kDouble ? S(-5.97817740072e-18) : S(-2.01619844e-9));
+    const V square = a * a;
+    const V square_low = A::fma(a, a, -square);
+    const V c = A::fma(square, c3, c1);
+    const V c_low = A::fma(square, c3, c1 - c) +
+                    A::fma(square_low, c3, A::fma(square, c3_low, c1_low));
+
+    // q = e / (1 + e) with e = 2^(-a c).
+    const V e = exp2_of_negative<A>(a, c, a, c_low, kShift);
+    const V ae = a * e;
+    const V ae_low = A::fma(a, e, -ae);
+    const V d = A::fma(e, V(kScale), V(S(1)));
+    const V d_low = A::fma(e, V(kScale), V(S(1)) - d);
+    return quotient<A>(ae, ae_low, d, d_low);
+  }
+};
+
+template <class A>
+struct Tail<A, Gelu::kExact, Precision::kFull> {
+  using V = typename A::Value;
+  using S = typename A::Scalar;
+  static constexpr bool kDouble = sizeof(S) == 8;
+  static constexpr S kLimit = kDouble ? S(38.7) : S(14.5);
+  static constexpr S kShift = kDouble ? S(128) : S(32);
+  static constexpr S kScale = kDouble ? S(0x1p-128) : S(0x1p-32);
+
+  TF_DEVICE static V scaled(V a) {
+    // e = exp(-a^2/2); log2(e)/2 and, in relation to it, what it lacks.
+    const V half_log2e(kDouble ? S(0x1.71547652b82fep-1) : S(0x1.715476p-1));
+    const V half_log2e_lack(kDouble ? S(1.41092006031e-17) : S(1.33497584e-8));
+    const V square = a * a;
+    const V square_low = A::fma(a, a, -square);
+    const V e = exp2_of_negative<A>(square, half_log2e, A::fma(square, half_log2e_lack, square_low),
+                                    half_log2e, kShift);
+
+    // q = e (1 + w) / d with the line d = 7/4 + slope a, which by itself is right to 13 %, and
+    // w = u P(u), u = (a - k) / (a + k). At k the line is right; P is a minimax polynomial, of
+    // relative error 2^-27 (float) and 2^-57 (double) in q for all a up to kLimit.
+    const V half_k(kDouble ? S(0x1.0000000000001p+1) : S(0x1.fffb88p+0));
+    const V slope(kDouble ? S(0x1.1af1e13c3adc5p+1) : S(0x1.1af1aep+1));
+    const V intercept(S(1.75));
+    const V u = A::fma(a, A::reciprocal(A::fma(a, V(S(0.5)), half_k)), V(S(-1)));
+    const V w = u * correction(u);
+    const V d = A::fma(a, slope, intercept);
+    const V d_low = A::fma(a, slope, intercept - d);
+    const V ae = a * e;
+    const V ae_low = A::fma(a, e, -ae);
+    const V n = A::fma(ae, w, ae);
+    const V n_low = A::fma(ae, w, ae - n) + ae_low;
+    return quotient<A>(n, n_low, d, d_low);
+  }
+
+ private:
+  TF_DEVICE static V correction(V u) {
+    if constexpr (kDouble) {
+      return polynomial<A>(
+          u, -0.13529440047265986, -0.026331181536900162, 0.09624302649301418, -0.08538697728551792, 0.04355852751723628, -0.011291526504461793, -0.0009255497345383897, 0.001622274241907233, -0.0001877602843696194, -0.00020739295969602483, 4.484001230319069e-05, 3.210473884297957e-05, -7.203046398894896e-06, -6.081947315665739e-06, 7.944414986642374e-07, 1.2654471581753373e-06, 3.554506498525649e-08, -2.504561311609353e-07, -5.786270435008975e-08, 3.780249710196892e-08, 1.9761211748904612e-08, -1.7002001311856775e-09, -3.1502034690520164e-09, -6.207281692680227e-10);
+    } else {
+      return polynomial<A>(u, -0.13529392f, -0.02633775f, 0.096246175f, -0.08538538f, 0.04356438f,
+                           -0.01128486f, -0.0009672668f, 0.0016034552f, -0.000119972f,
+                           -0.00016606845f);
+    }
+  }
+};
+
+template <class A, Precision kPrecision>
+struct Tail<A, Gelu::kTanh, kPrecision> {
+  using V = typename A::Value;
+  static constexpr bool kBf16 = kPrecision == Precision::kBf16;
+  static constexpr float kLimit = kBf16 ? 10.4f : 5.5f;
+  static constexpr float kShift = kBf16 ? 16.0f : 0.0f;
+  static constexpr float kScale = kBf16 ? 0x1p-16f : 1.0f;
+
+  TF_DEVICE static V scaled(V a) {
+    const V c = A::fma(a * a, V(-0.10294324f), V(-2.3022082f));
+    const V e = A::exp2(A::fma(a, c, V(kShift)));
+    return a * (e * A::reciprocal(A::fma(e, V(kScale), V(1.0f))));
+  }
+};
+
+// log2 of Phi(-a) is so smooth that a short polynomial is good enough for a half type. The error of
+// the polynomial, in ulp of the result, is at most 0.006 for f16 and 0.017 for bf16.
+
+template <class A>
+struct Tail<A, Gelu::kExact, Precision::kF16> {
+  using V = typename A::Value;
+  static constexpr float kLimit = 6.0f;
+  static constexpr float kScale = 1.0f;
+
+  TF_DEVICE static V scaled(V a) {
+    return a * A::exp2(polynomial<A>(a, -1.0000076f, -1.1510366f, -0.45917043f, -0.053051844f,
+                                     0.0079422863f, -0.0007484248f, 3.244508e-05f));
+  }
+};
+
+template <class A>
+struct Tail<A, Gelu::kExact, Precision::kBf16> {
+  using V = typename A::Value;
+  static constexpr float kLimit = 13.75f;
+  static constexpr float kScale = 0x1p-16f;
+
+  TF_DEVICE static V scaled(V a) {
+    return a * A::exp2(polynomial<A>(a, 16.0f - 1.0001793f, -1.1490859f, -0.46269888f,
+                                     -0.050857488f, 0.0074371146f, -0.0007472127f, 4.7915972e-05f,
+                                     -1.749857e-06f, 2.7544658e-08f));
+  }
+};
+
+template <class A, Gelu kForm, Precision kPrecision>
+TF_DEVICE typename A::Value gelu(typename A::Value v) {
+  using V = typename A::Value;
+  using S = typename A::Scalar;
+  using Form = Tail<A, kForm, kPrecision>;
+  const V below = Form::scaled(A::min(A::abs(v), V(Form::kLimit)));
+  const V above = A::if_negative(v, V(S(-0.0)), v);  // A NaN is not negative and comes through here.
+  return A::fma(-below, V(Form::kScale), above);
+}
+
+}  // namespace truefuse::bias_gelu
+
+#if defined(TRUEFUSE_BIAS_GELU_ON_DEVICE)
+namespace truefuse::bias_gelu {
+
+/// The arithmetic of a kernel: what "truefuse/device.h" offers.
+template <class T>
+struct DeviceArithmetic {
+  using Value = T;
+  using Scalar = T;
+
+  TF_DEVICE static T fma(T a, T b, T c) { return tf::fma(a, b, c); }
+  TF_DEVICE static T abs(T a) { return tf::abs(a); }
+  TF_DEVICE static T min(T a, T b) { return tf::min(a, b); }
+  TF_DEVICE static T if_negative(T v, T a, T b) { return v < T(0) ? a : b; }
+  TF_DEVICE static T exp2(T y) { return tf::exp2_fast(y); }
+
+  TF_DEVICE static T reciprocal(T d) {
+    if constexpr (sizeof(T) == 8) {
+      return 1.0 / d;
+    } else {
+      return tf::reciprocal_fast(d);
+    }
+  }
+
+  TF_DEVICE static T exp2_small(T f) {
+    if constexpr (sizeof(T) == 8) {
+      return exp2_polynomial<DeviceArithmetic>(f);
+    } else {
+      return tf::exp2_fast(f);
+    }
+  }
+
+  TF_DEVICE static T shift_exponent(T e, T m) {
+    if constexpr (sizeof(T) == 8) {
+      return tf::bit_cast<T>(tf::bit_cast<tf::u64>(e) + (tf::bit_cast<tf::u64>(m) << 52));
+    } else {
+      return tf::bit_cast<T>(tf::bit_cast<tf::u32>(e) + (tf::bit_cast<tf::u32>(m) << 23));
+    }
+  }
+};
+
+template <class T>
+TF_DEVICE constexpr Precision precision_of() {
+  return tf::IsSame<T, tf::f16>::value    ? Precision::kF16
+         : tf::IsSame<T, tf::bf16>::value ? Precision::kBf16
+                                          : Precision::kFull;
+}
+
+/// gelu(x + bias), element by element; half types are added and computed in float.
+template <Gelu kForm, class T, int N>
+TF_DEVICE tf::Vector<T, N> gelu_of_sum(const tf::Vector<T, N>& x, const tf::Vector<T, N>& bias) {
+  using Value = tf::Compute<T>;
+  auto sum = tf::to_float(x);
+  const auto added = tf::to_float(bias);
+  TF_UNROLL for (int i = 0; i < N; ++i) {
+    sum[i] = gelu<DeviceArithmetic<Value>, kForm, precision_of<T>()>(sum[i] + added[i]);
+  }
+  return tf::from_float<T>(sum);
+}
+
+}  // namespace truefuse::bias_gelu
+#endif

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string_view>
+
+namespace truefuse::cpu {
+
+/// The instruction sets that CPU paths are compiled for, weakest first. kAvx2 means AVX2, FMA and
+/// F16C; kAvx512 means AVX-512 F, DQ, BW and VL beside those.
+enum class Level { kBase, kAvx2, kAvx512 };
+
+/// "base", "avx2", "avx512".
+std::string_view name_of(Level level);
+
+/// The strongest level that this processor and operating system run.
+Level best_level();
+
+/// The level that operators use: best_level(), or what the environment variable TRUEFUSE_CPU_LEVEL
+/// names. Read at the first call. Throws Error if the variable holds another word or names a level
+/// that this processor does not run.
+Level level();
+
+}  // namespace truefuse::cpu

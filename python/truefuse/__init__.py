@@ -1,0 +1,15 @@
+"""Fused PyTorch operators for Hygon DCU, AMD ROCm and NVIDIA GPUs.
+
+    import truefuse
+    y = truefuse.bias_gelu(x, bias, approximate="tanh")
+
+Importing registers the operators as ``torch.ops.truefuse.*``; nothing is compiled until one is called
+on a GPU.
+"""
+
+from truefuse import _native
+from truefuse._ops import bias_gelu
+from truefuse._runtime import prepare
+
+__all__ = ["__version__", "bias_gelu", "prepare"]
+__version__ = _native.version()

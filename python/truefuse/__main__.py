@@ -1,0 +1,3 @@
+from truefuse.cli import main
+
+main()

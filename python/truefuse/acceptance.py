@@ -1,0 +1,98 @@
+"""The acceptance list for a fused operator, each point ticked only with evidence from this run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from truefuse.context import Context
+from truefuse.verdict import Result, Status
+
+Evidence = str | None
+
+
+def points(
+    context: Context, results: list[Result], performance: dict[str, Any] | None
+) -> list[dict[str, Any]]:
+    """[{point, evidence or None, how}]; `how` says what would show a point that has no evidence."""
+    by_gate = {result.gate: result for result in results}
+    again = context.replay()
+    on_gpu = context.device.type == "cuda"
+    gpu = f"truefuse check {context.target} --device cuda" if not on_gpu else again
+    gpu_tests = "make gpu"
+
+    def passed(gate: str) -> Evidence:
+        result = by_gate.get(gate)
+        return result.summary if result and result.status is Status.PASS else None
+
+    def all_passed(*gates: str) -> Evidence:
+        found = [passed(gate) for gate in gates]
+        return " · ".join(filter(None, found)) if all(found) else None
+
+    rows: list[tuple[str, Evidence, str]] = [
+        ("Reference semantics and approximation identical", passed("numerics"), again),
+        ("Errors for device, dtype, shape and layout are clear", passed("contract"), again),
+        ("An empty input launches nothing", _nothing_launched(by_gate), gpu),
+        ("Work goes to the current stream", None, gpu_tests),
+        ("Launch status checked", None, gpu_tests),
+        ("Random and edge tests pass", all_passed("edges", "numerics", "special"), again),
+        (
+            "Benchmark synchronised on both sides",
+            performance["method"] if performance and on_gpu else None,
+            gpu,
+        ),
+        ("Cold, cached and warm recorded apart", _cold_and_cached(by_gate, performance), gpu),
+        (
+            "The cache key holds source and runtime fingerprints",
+            None,
+            f"truefuse cache why {context.case.name}",
+        ),
+        ("No build product in the source tree", _clean_sources(by_gate), again),
+        ("Real shapes", _real_shapes(performance), again),
+        (
+            "Whole model re-measured for time, memory and output",
+            None,
+            "run the model with and without the operator and compare its outputs first",
+        ),
+        ("Backward implemented and verified, or training refused", passed("training"), again),
+    ]
+    return [{"point": point, "evidence": found, "how": how} for point, found, how in rows]
+
+
+def _numbers(by_gate: dict[str, Result], gate: str) -> dict[str, Any]:
+    result = by_gate.get(gate)
+    return result.numbers if result else {}
+
+
+def _nothing_launched(by_gate: dict[str, Result]) -> Evidence:
+    counted = _numbers(by_gate, "contract").get("empty_launches")
+    return "0 device activities in a calibrated profile" if counted == 0 else None
+
+
+def _cold_and_cached(by_gate: dict[str, Result], performance: dict[str, Any] | None) -> Evidence:
+    """Warm is a call of the compiled kernel, which only a GPU can make."""
+    rows = _numbers(by_gate, "compile").get("table", [])
+    complete = [row for row in rows if row.get("cached_seconds") is not None]
+    if not complete or not performance or performance["device"] == "cpu":
+        return None
+    row = complete[0]
+    warm = performance["shapes"][0]["candidate"]["median_ms"]
+    return (
+        f"{row['compiler']}: cold {row['cold_seconds']:.2g} s, "
+        f"cached {row['cached_seconds'] * 1e3:.2g} ms, warm call {warm:.2g} ms"
+    )
+
+
+def _clean_sources(by_gate: dict[str, Result]) -> Evidence:
+    numbers = _numbers(by_gate, "compile")
+    compiled: Callable[[dict], bool] = lambda row: "cold_seconds" in row  # noqa: E731
+    if numbers.get("new_files") != [] or not any(map(compiled, numbers["table"])):
+        return None
+    return f"no new file beside {numbers['source_files']} source files after compiling"
+
+
+def _real_shapes(performance: dict[str, Any] | None) -> Evidence:
+    if not performance:
+        return None
+    shapes = ", ".join("×".join(map(str, shape["size"])) for shape in performance["shapes"])
+    return f"{shapes}: every element near mathematics, every timed output bit-identical"

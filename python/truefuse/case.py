@@ -1,0 +1,138 @@
+"""A case: everything a check needs to know about one operator, and nothing about how it is checked.
+
+A case file is a short Python file that defines `case` (a Case) or `def case() -> Case`. The built-in
+operators use the same door as everybody else.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Inputs = dict[str, Tensor]  # by argument name, in the order of the call
+Mode = dict[str, Any]  # keyword arguments that are no tensors
+Size = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How a candidate is held against its yardstick: error <= factor * yardstick + ulps."""
+
+    factor: float
+    ulps: float = 1.0
+
+
+DEFAULT_TOLERANCE: Mapping[torch.dtype, Tolerance] = {
+    torch.float64: Tolerance(2),
+    torch.float32: Tolerance(2),
+    torch.bfloat16: Tolerance(3),
+    torch.float16: Tolerance(3),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator to check. Every callable is called as `f(*inputs.values(), **mode)`.
+
+    The first baseline is eager PyTorch: the yardstick of accuracy for float32 and float64 (for half
+    types the yardstick is that same baseline in float32, rounded once).
+    """
+
+    name: str
+    candidate: Callable[..., Tensor]
+    baselines: Mapping[str, Callable[..., Tensor]]
+    # Mathematics: gets float64 tensors and gives float64. Never the candidate, nor its formula's
+    # weaknesses.
+    reference: Callable[..., Tensor]
+    # (size, dtype, device, generator, kind) -> inputs. The generator is on the CPU.
+    make_inputs: Callable[[Size, torch.dtype, torch.device, torch.Generator, str], Inputs]
+
+    modes: Sequence[Mode] = ({},)
+    dtypes: Sequence[torch.dtype] = (torch.float32,)
+    kinds: Sequence[str] = ("normal",)
+    # Kinds whose inputs leave no rounding before the function itself: here the candidate may be no
+    # worse than eager in any binade (or 2 ulp where eager does better).
+    strict_kinds: Sequence[str] = ()
+
+    edge_sizes: Sequence[Size] = ((1, 1), (2, 3), (3, 255), (2, 256), (5, 257), (7, 31), (1, 1009))
+    numeric_size: Size = (128, 512)
+    timing_sizes: Sequence[Size] = ((1024, 768), (4096, 1024), (8192, 2048))
+    timing_dtype: torch.dtype = torch.float32
+    timing_mode: Mode | None = None  # None: the first of `modes`
+
+    # The operator's name in torch.ops, for its contract, its compiled kernels and its error texts.
+    operator: str | None = None
+    # A contract in its JSON form, for a candidate that is not a registered operator.
+    contract: dict[str, Any] | None = None
+
+    # (inputs, mode) -> flat list of mpmath numbers: beyond float64, to judge float64 itself.
+    exact: Callable[[Inputs, Mode], list[Any]] | None = None
+    # Plausible mistakes in this operator, as changes of what is computed: the numerics gate must
+    # catch each of them before it may judge anybody.
+    faults: Mapping[str, Callable[[Inputs, Mode], tuple[Inputs, Mode]]] = field(
+        default_factory=dict
+    )
+    tolerance: Mapping[torch.dtype, Tolerance] = field(default_factory=dict)
+    source: Path | None = None  # the case file, set by load()
+
+    def tolerance_for(self, dtype: torch.dtype) -> Tolerance:
+        return self.tolerance.get(dtype, DEFAULT_TOLERANCE[dtype])
+
+    @property
+    def timed_mode(self) -> Mode:
+        return self.modes[0] if self.timing_mode is None else self.timing_mode
+
+
+class CaseError(Exception):
+    """The case cannot be found or is no case; the text is for the user."""
+
+
+def builtin_directory() -> Path:
+    return Path(__file__).parent / "operators"
+
+
+def builtin_names() -> list[str]:
+    return sorted(path.parent.name for path in builtin_directory().glob("*/case.py"))
+
+
+def load(name_or_path: str) -> Case:
+    """A built-in operator's case by name, or the case in a Python file. Raises CaseError."""
+    path = Path(name_or_path)
+    if path.suffix != ".py":
+        path = builtin_directory() / name_or_path / "case.py"
+        if not re.fullmatch(r"\w+", name_or_path) or not path.is_file():
+            choices = ", ".join(builtin_names()) or "none in this installation"
+            raise CaseError(
+                f"unknown operator '{name_or_path}'. Operators: {choices}; or the path of a case "
+                "file ending in .py."
+            )
+    if not path.is_file():
+        raise CaseError(f"case file '{path}' does not exist.")
+    return _from_file(path.resolve())
+
+
+def _from_file(path: Path) -> Case:
+    spec = importlib.util.spec_from_file_location(f"_truefuse_case_{path.parent.name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        found = getattr(module, "case", None)
+        if callable(found):
+            found = found()
+    except Exception as error:
+        raise CaseError(f"case file '{path}' raised {type(error).__name__}: {error}") from error
+    if not isinstance(found, Case):
+        raise CaseError(
+            f"case file '{path}' defines no case: it needs `case = truefuse.case.Case(...)` or a "
+            "function `def case()` that returns one."
+        )
+    object.__setattr__(found, "source", path)
+    return found

@@ -1,0 +1,82 @@
+"""One whole check: gates in order, measuring only if every one of them passed, the report always."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Collection
+from typing import Any
+
+from truefuse import acceptance, environment, gates
+from truefuse.context import Context
+from truefuse.measure import WrongOutput, measure
+from truefuse.report import Report
+from truefuse.verdict import Result, Status, Verdict, combine
+
+MEASURE = "measure"
+
+
+def run(
+    context: Context,
+    only: Collection[str] = (),
+    on_result: Callable[[Result], None] = lambda result: None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """Checks `context.case`. With `only`, just those gates run: that can reject, never accept."""
+    chosen = (lambda name: name in only) if only else (lambda name: True)
+    results: list[Result] = []
+    for gate in gates.GATES:
+        if chosen(gate.NAME):
+            progress(gate.NAME)
+            results.append(gates.run_one(gate, context))
+            on_result(results[-1])
+    verdict = combine(results, complete=not only)
+    performance = None
+    if verdict is Verdict.ACCEPT:
+        result, performance = _measured(context, progress)
+        results.append(result)
+        on_result(result)
+        verdict = combine(results)
+    return Report(
+        case=context.case.name,
+        device=str(context.device),
+        seed=context.seed,
+        replay=context.replay(),
+        verdict=verdict,
+        results=results,
+        environment=environment.describe(context.device),
+        acceptance=acceptance.points(context, results, performance),
+        performance=performance,
+    )
+
+
+def _measured(
+    context: Context, progress: Callable[[str], None]
+) -> tuple[Result, dict[str, Any] | None]:
+    begin = time.perf_counter()
+    performance = None
+    try:
+        performance = measure(context, progress)
+        count = sum(shape["outputs_checked"] for shape in performance["shapes"])
+        result = Result(MEASURE, Status.PASS, "measured", f"{count} timed outputs checked")
+    except WrongOutput as error:
+        result = Result(
+            MEASURE,
+            Status.FAIL,
+            "timed-output-wrong",
+            f"wrong while it was timed: {error}",
+            expected="the result of the untimed call, bit for bit, and near mathematics",
+            got=str(error),
+            first=str(error),
+        )
+    except Exception as error:
+        result = Result(
+            MEASURE,
+            Status.UNKNOWN,
+            "gate-error",
+            f"measuring failed: {type(error).__name__}: {error}",
+            traceback=traceback.format_exc(),
+        )
+    result.seconds = time.perf_counter() - begin
+    result.seed, result.replay = context.seed, context.replay()
+    return result, performance

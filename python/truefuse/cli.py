@@ -1,0 +1,287 @@
+"""The command line: check, compile, cache, doctor, ops."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import torch
+import typer
+
+from truefuse.usage import Command, Commands
+
+DEFAULT_SEED = 20260716
+ARCH = re.compile(r"gfx[0-9a-f]+(:[a-z]+[+-])*|sm_\d+[a-z]?|sim:wave(32|64)")
+
+app = typer.Typer(
+    cls=Commands,
+    help="Fused PyTorch operators that are accepted before they are called fast.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+cache_app = typer.Typer(
+    cls=Commands, help="The cache of compiled kernels.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(cache_app, name="cache")
+
+
+def refuse(sentence: str) -> NoReturn:
+    """A usage error: exit code 2, the sentence on standard error."""
+    from truefuse.terminal import Screen
+
+    Screen(sys.stderr).line(f"truefuse: {sentence}")
+    raise typer.Exit(2)
+
+
+@app.command(cls=Command)
+def check(
+    operator: Annotated[str, typer.Argument(help="An operator's name, or a case file (.py).")],
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N (also for ROCm, DCU).")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Of every random input.")] = DEFAULT_SEED,
+    output: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
+    gate: Annotated[
+        list[str] | None, typer.Option(help="Run only this gate (repeatable); never accepts.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print report.json instead.")] = False,
+) -> None:
+    """Run every gate, then measure if all passed. Exit: 0 accept, 1 reject, 2 usage, 3 unknown."""
+    from truefuse import case as cases
+    from truefuse import environment, gates, report, terminal
+    from truefuse.check import run
+    from truefuse.context import Context
+
+    chosen_device = _device(device)
+    unknown = [name for name in gate or [] if name not in gates.names()]
+    if unknown:
+        refuse(f"unknown gate '{unknown[0]}'. Gates: {', '.join(gates.names())}.")
+    try:
+        case = cases.load(operator)
+    except cases.CaseError as error:
+        refuse(str(error))
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        refuse(f"--output {output}: {error.strerror}. Name a folder that can be written.")
+    contract = case.contract or _contract_of(case.operator)
+    context = Context(case, chosen_device, seed, operator, contract)
+    screen = terminal.Screen()
+    on_result, progress = _observers(screen, as_json)
+    if not as_json:
+        screen.line(environment.one_line(environment.describe(chosen_device)), "dim")
+        screen.line(f"truefuse check {operator} · device {chosen_device} · seed {seed}")
+    found = run(context, gate or (), on_result, progress)
+    progress("")
+    try:
+        paths = report.write(found, output)
+    except OSError as error:
+        refuse(f"--output {output}: {error.strerror}. Name a folder that can be written.")
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1))
+    else:
+        data = found.to_json()
+        if "performance" in data:
+            terminal.show_timing(screen, data["performance"])
+        terminal.show_verdict(screen, found, str(paths[1]))
+    raise typer.Exit(found.verdict.exit_code)
+
+
+@app.command(cls=Command)
+def compile(
+    operator: Annotated[str, typer.Argument(help="An operator's name.")],
+    arch: Annotated[
+        list[str], typer.Option(help="gfx906, gfx936:xnack-, sm_90a, ... (repeatable)")
+    ],
+    compiler: Annotated[str | None, typer.Option(help="Only this compiler.")] = None,
+    all_variants: Annotated[bool, typer.Option("--all", help="Every variant.")] = False,
+    cache: Annotated[bool, typer.Option(help="Use the kernel cache.")] = True,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Compile an operator's kernel for targets; no GPU is needed."""
+    from truefuse import _native
+    from truefuse.terminal import Screen
+
+    description = _operator(operator)
+    toolchains = _native.toolchains()
+    targets = sorted({t["default_arch"] for t in toolchains if t["default_arch"]})
+    for name in arch:
+        if not ARCH.fullmatch(name):
+            refuse(f"'{name}' is no architecture. For instance: {', '.join(targets)}.")
+    compilers = [toolchain["name"] for toolchain in toolchains]
+    if compiler is not None and compiler not in compilers:
+        refuse(f"unknown compiler '{compiler}'. Compilers: {', '.join(compilers)}.")
+    labels = [v["label"] for v in description["variants"] if v["shown"] or all_variants]
+    screen, rows, failed = Screen(), [], False
+    for name in arch:
+        for label in labels:
+            row = _native.compile(description["name"], name, label, compiler, cache)
+            rows.append({"arch": name, "label": label, **row})
+            failed |= not row["ok"]
+            if not as_json:
+                _show_compiled(screen, rows[-1])
+            if not row["ok"]:
+                break  # the same again for every other variant
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    raise typer.Exit(1 if failed else 0)
+
+
+def _show_compiled(screen: Any, row: dict[str, Any]) -> None:
+    from truefuse.gates.compiled import occupancy_text, resources_text
+
+    if not row["ok"]:
+        screen.line(f"{row['arch']:<9} {row['label']}: {row['error']}", "bold red")
+        return
+    screen.line(
+        f"{row['target']:<9} {row['label']:<20} {row['compiler']} {row['compiler_version']}  "
+        f"{row['source']} {row['seconds']:.3g} s · {row['code_bytes']} B · "
+        f"{resources_text(row['resources'])} · {occupancy_text(row['occupancy'])} · "
+        f"key {row['key'][:12]}"
+    )
+
+
+@cache_app.command("list", cls=Command)
+def cache_list(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """The cache folder and its entries."""
+    from truefuse import _native
+    from truefuse.terminal import Screen
+
+    found = _native.cache()
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    screen = Screen()
+    entries = found["entries"]
+    screen.line(f"{found['directory'] or 'no folder: memory only'} · {len(entries)} entries")
+    for reason in found["reasons"]:
+        screen.line(reason, "dim", indent=2)
+    for entry in entries:
+        when = datetime.fromtimestamp(entry["modified"], timezone.utc)
+        state = "" if entry["valid"] else "  damaged: will be compiled again"
+        screen.line(
+            f"{entry['digest'][:12]}  {entry['label']}  {entry['bytes']} B  "
+            f"{when:%Y-%m-%d %H:%M}Z{state}"
+        )
+
+
+@cache_app.command("why", cls=Command)
+def cache_why(
+    operator: Annotated[str, typer.Argument(help="An operator's name.")],
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """For each cache entry of an operator: is it current, and if not, what differs."""
+    from truefuse import _native
+    from truefuse.terminal import Screen
+
+    name = _operator(operator)["name"]
+    found = _native.cache_why(name)
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    screen = Screen()
+    if not found:
+        screen.line(f"{name}: no entry in the cache; the first call compiles.")
+    for entry in found:
+        label = f"{entry['digest'][:12]}  {entry['label']}"
+        if entry["current"]:
+            screen.line(f"{label}: current")
+            continue
+        screen.line(f"{label}: not used any more")
+        for difference in entry["differences"]:
+            screen.line(difference, indent=4)
+
+
+@cache_app.command("clear", cls=Command)
+def cache_clear() -> None:
+    """Remove every entry."""
+    from truefuse import _native
+    from truefuse.terminal import Screen
+
+    removed = _native.cache_clear()
+    Screen().line(f"removed {removed} {'entry' if removed == 1 else 'entries'}")
+
+
+@app.command(cls=Command)
+def doctor(
+    device: Annotated[bool, typer.Option("--device", help="Also test each device.")] = False,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """What is installed, what works, and the remedy for what does not."""
+    from truefuse import doctor as self_check
+    from truefuse.terminal import Screen
+
+    found = self_check.report(device=device)
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    raise typer.Exit(self_check.show(found, Screen().console))
+
+
+@app.command(cls=Command)
+def ops(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """The operators, with what each accepts."""
+    from truefuse import _native
+    from truefuse.terminal import Screen
+
+    found = _native.operators()
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    screen = Screen()
+    for operator in found:
+        screen.line(f"{operator['namespace']}::{operator['name']}", "bold")
+        screen.line(operator["summary"], indent=2)
+        screen.line(operator["schema"], indent=2)
+        screen.line(operator["contract"]["text"], indent=2)
+
+
+def _device(name: str) -> torch.device:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    choices = ["cpu", *(["cuda"] if count else []), *(f"cuda:{i}" for i in range(count))]
+    if name not in choices:
+        hint = "" if count else "; torch sees no GPU"
+        refuse(f"device '{name}' is not here. Devices: {', '.join(choices)}{hint}.")
+    return torch.device("cuda:0" if name == "cuda" else name)
+
+
+def _operator(name: str) -> dict[str, Any]:
+    from truefuse import _native
+
+    operators = _native.operators()
+    for operator in operators:
+        if name in (operator["name"], f"{operator['namespace']}::{operator['name']}"):
+            return operator
+    names = ", ".join(operator["name"] for operator in operators)
+    refuse(f"unknown operator '{name}'. Operators: {names}.")
+
+
+def _contract_of(operator: str | None) -> dict[str, Any] | None:
+    return _operator(operator)["contract"] if operator else None
+
+
+def _observers(screen: Any, quiet: bool) -> tuple[Any, Any]:
+    """(on_result, progress) for a check. Progress is a line that is overwritten, in a terminal."""
+    from truefuse.terminal import show_result
+
+    live = screen.console.is_terminal and not quiet
+
+    def progress(text: str) -> None:
+        if live:
+            screen.console.file.write(f"\r\x1b[K{screen.text(text)}")
+            screen.console.file.flush()
+
+    def on_result(result: Any) -> None:
+        progress("")
+        if not quiet:
+            show_result(screen, result)
+
+    return on_result, progress
+
+
+def main() -> None:
+    app(prog_name="truefuse")

@@ -1,0 +1,181 @@
+"""Errors of a result against mathematics, in units in the last place and per binade.
+
+A reference is a pair (high, low) of float64 tensors whose exact sum is the true value: `low` is zero
+where float64 is precise enough (every dtype but float64 itself). NaN never passes a comparison here:
+every rule is written so that a comparison with NaN counts as a violation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Reference:
+    """True values for a result of `dtype`."""
+
+    high: Tensor
+    low: Tensor
+    dtype: torch.dtype
+
+    @cached_property
+    def rounded(self) -> Tensor:
+        """The true value rounded once to `dtype`: the best result there can be."""
+        return self.high.to(self.dtype)
+
+    @cached_property
+    def binade(self) -> Tensor:
+        return binade(self.high, self.dtype)
+
+    @cached_property
+    def ulp(self) -> Tensor:
+        return power_of_two(self.binade - (precision(self.dtype) - 1))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For many operations on small tensors: threads that wait for each other cost more than they
+    save, and on a busy machine ten times as much. Never around a candidate; and around as much as
+    possible, because some versions of PyTorch take 20 ms to change the number.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def precision(dtype: torch.dtype) -> int:
+    """Significant bits: 24 for float32, 8 for bfloat16."""
+    return 1 - round(math.log2(torch.finfo(dtype).eps))
+
+
+def minimum_exponent(dtype: torch.dtype) -> int:
+    return round(math.log2(torch.finfo(dtype).smallest_normal))
+
+
+def binade(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """floor(log2 |value|) of float64 values; zero and subnormals of `dtype` share its lowest binade.
+
+    Infinities and NaN get the lowest binade too; callers mask them.
+    """
+    finite = torch.where(values.isfinite(), values, 0.0)
+    exponent = torch.frexp(finite).exponent.to(torch.int64) - 1
+    lowest = minimum_exponent(dtype)
+    exponent = exponent.masked_fill(finite == 0, lowest)
+    highest = round(math.log2(torch.finfo(dtype).max)) - 1
+    return exponent.clamp(lowest, highest)
+
+
+def ulp(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Spacing of `dtype` at float64 values, as float64."""
+    return power_of_two(binade(values, dtype) - (precision(dtype) - 1))
+
+
+def power_of_two(exponent: Tensor) -> Tensor:
+    """Exact, down to float64's smallest subnormal (torch.ldexp goes through float32)."""
+    half = exponent.div(2, rounding_mode="floor")
+    factors = (((part + 1023) << 52).view(torch.float64) for part in (half, exponent - half))
+    return next(factors) * next(factors)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Element errors of one result. `wrong_class`: NaN, or an infinity, on one side only."""
+
+    absolute: Tensor
+    ulps: Tensor
+    wrong_class: Tensor
+
+
+def errors(result: Tensor, reference: Reference) -> Errors:
+    """Errors of `result` (on any device) against `reference`; shapes must be equal."""
+    got = result.detach().to("cpu", torch.float64)
+    if got.shape != reference.high.shape:
+        raise ValueError(f"result has shape {list(got.shape)}, not {list(reference.high.shape)}")
+    want = reference.high
+    rounded = reference.rounded.to(torch.float64)
+    same = (got.isnan() & want.isnan()) | (got.isinf() & (got == rounded))
+    # A value that rounds to infinity may also be answered by a finite neighbour: that is an error
+    # in ulps, not of class.
+    comparable = got.isfinite() & want.isfinite()
+    wrong_class = ~(same | comparable)
+    absolute = ((got - want) - reference.low).abs()
+    absolute = torch.where(comparable, absolute, torch.where(wrong_class, math.inf, 0.0))
+    ulps = torch.where(absolute == 0, 0.0, absolute / reference.ulp)
+    return Errors(absolute, ulps, wrong_class)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Aggregates of Errors: over the whole tensor, per row (last axis) and per binade of the truth."""
+
+    rmse: float
+    row_max: Tensor
+    binade_max: Tensor  # index 0 is the dtype's lowest binade; -1 where no element lies
+    binade_count: Tensor  # float64
+    worst_ulps: float
+    wrong_class: int
+
+
+def summarise(found: Errors, reference: Reference) -> Summary:
+    """Aggregate over every element, errors of class as infinite errors."""
+    lowest = minimum_exponent(reference.dtype)
+    where = reference.binade - lowest
+    count = round(math.log2(torch.finfo(reference.dtype).max)) - lowest
+    worst = torch.full((count,), -1.0, dtype=torch.float64)
+    if found.ulps.numel():
+        worst.scatter_reduce_(0, where.flatten(), found.ulps.flatten(), "amax")
+    elements = torch.bincount(where.flatten(), minlength=count).double()
+    rows = as_rows(found.absolute)
+    row_max = rows.amax(dim=1) if rows.numel() else torch.zeros(rows.shape[0]).double()
+    return Summary(
+        rmse=root_mean_square(found.absolute),
+        row_max=row_max,
+        binade_max=worst,
+        binade_count=elements,
+        worst_ulps=max(float(worst.max()), 0.0),
+        wrong_class=int(found.wrong_class.sum()),
+    )
+
+
+def forgiving(found: Errors) -> Errors:
+    """For a yardstick: its own errors of class must not widen the bound for everybody else."""
+    zero = torch.zeros((), dtype=torch.float64)
+    return Errors(
+        torch.where(found.wrong_class, zero, found.absolute),
+        torch.where(found.wrong_class, zero, found.ulps),
+        torch.zeros_like(found.wrong_class),
+    )
+
+
+def root_mean_square(values: Tensor) -> float:
+    """Without overflow: values are scaled by the largest first."""
+    largest = float(values.abs().max()) if values.numel() else 0.0
+    if largest == 0 or not math.isfinite(largest):
+        return largest
+    return largest * math.sqrt(float((values / largest).square().mean()))
+
+
+def as_rows(values: Tensor) -> Tensor:
+    if values.dim() == 0:
+        return values.reshape(1, 1)
+    last = values.shape[-1]
+    return values.reshape(values.numel() // last if last else 0, last)
+
+
+def index_of(position: int, shape: torch.Size) -> list[int]:
+    """Multi-dimensional index of a flat position."""
+    index = []
+    for size in reversed(shape):
+        index.append(position % size)
+        position //= size
+    return index[::-1]

@@ -1,0 +1,74 @@
+"""The gates, in the order in which they run.
+
+A gate is a module with `NAME` and `run(context) -> Result`. It first proves itself in the same
+process: something known to be bad must be caught and something known to be good accepted, otherwise
+its answer is UNKNOWN (see `proof`). To add a gate, write the module and name it in GATES.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from types import ModuleType
+
+import torch
+
+from truefuse.context import CandidateRaised, Context
+from truefuse.gates import (
+    compiled,
+    contract,
+    determinism,
+    edges,
+    numerics,
+    outputs,
+    remembered,
+    special,
+    training,
+)
+from truefuse.verdict import Result, Status
+
+GATES: tuple[ModuleType, ...] = (
+    contract,
+    outputs,
+    edges,
+    numerics,
+    special,
+    determinism,
+    remembered,
+    training,
+    compiled,
+)
+
+
+def names() -> list[str]:
+    return [gate.NAME for gate in GATES]
+
+
+def run_one(gate: ModuleType, context: Context) -> Result:
+    """A candidate that raises fails the gate; a gate that raises does not know."""
+    begin = time.perf_counter()
+    try:
+        with torch.no_grad():
+            result = gate.run(context)
+    except CandidateRaised as error:
+        result = Result(
+            gate.NAME,
+            Status.FAIL,
+            "candidate-raised",
+            "raises on input that it has to accept",
+            expected="a result",
+            got=str(error),
+            traceback=traceback.format_exc(),
+        )
+    except Exception as error:
+        result = Result(
+            gate.NAME,
+            Status.UNKNOWN,
+            "gate-error",
+            f"the gate itself failed: {type(error).__name__}: {error}",
+            traceback=traceback.format_exc(),
+        )
+    result.seconds = time.perf_counter() - begin
+    result.seed = context.seed
+    result.replay = context.replay(gate.NAME)
+    return result

@@ -1,0 +1,162 @@
+"""The contract: what it allows works, what it forbids is refused with a sentence that helps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from truefuse import launches
+from truefuse.context import Context, describe
+from truefuse.gates.edges import coarse_error
+from truefuse.gates.proof import self_test_failed
+from truefuse.negatives import Negative, contains, negatives
+from truefuse.variants import Variant, variants
+from truefuse.verdict import Result, Status
+
+NAME = "contract"
+SIZE = (2, 8)
+
+
+def run(context: Context) -> Result:
+    contract = context.contract
+    if contract is None:
+        return Result(
+            NAME,
+            Status.UNKNOWN,
+            "no-contract",
+            "the case states no contract, so nothing says what has to be refused; give it "
+            "`contract` or `operator`",
+        )
+    operator = context.case.operator or context.case.name
+    forbidden = _forbidden(context, contract)
+    faults = self_test(forbidden, operator)
+    if faults:
+        return self_test_failed(NAME, faults)
+    accepted, failure = _accepts(context, contract, operator)
+    if failure:
+        return failure
+    refusals, failure = _refuses(context, forbidden, operator)
+    if failure:
+        return failure
+    empty = _launches_when_empty(context, contract)
+    if empty:
+        return Result(
+            NAME,
+            Status.FAIL,
+            "empty-launches",
+            "an empty input launches work on the device",
+            expected="0 launches",
+            got=f"{empty} launches",
+            first="empty [0, 8]",
+        )
+    counted = "launches not counted on this device" if empty is None else "nothing launched"
+    return Result(
+        NAME,
+        Status.PASS,
+        "kept",
+        f"{len(accepted)} allowed calls right, {len(refusals)} forbidden calls refused by name",
+        lines=[
+            contract["text"],
+            f"accepts  {', '.join(dict.fromkeys(accepted))} (empty: {counted})",
+            *(f"refuses  {rule}: {text}" for rule, text in refusals.items()),
+        ],
+        numbers={
+            "contract": contract["text"],
+            "accepted": accepted,
+            "refused": refusals,
+            "empty_launches": empty,
+        },
+    )
+
+
+def _forbidden(context: Context, contract: dict[str, Any]) -> list[Negative]:
+    case = context.case
+    inputs = context.inputs(SIZE, case.dtypes[0], case.kinds[0], NAME)
+    return negatives(contract, inputs, case.modes[0], context.device)
+
+
+def self_test(forbidden: list[Negative], operator: str) -> list[str]:
+    faults = [] if forbidden else ["the contract yields no forbidden call"]
+    for negative in forbidden:
+        ideal = negative.ideal(operator)
+        complaint = negative.complaint(ideal, operator)
+        if complaint:
+            faults.append(f"turned away a good refusal of '{negative.rule}': {complaint}")
+        for name, bad in (
+            ("an acceptance", None),
+            ("a TypeError", TypeError(str(ideal))),
+            ("an error without words", RuntimeError("invalid argument")),
+        ):
+            if not negative.complaint(bad, operator):
+                faults.append(f"did not catch {name} of '{negative.rule}'")
+    return faults
+
+
+def _accepts(
+    context: Context, contract: dict[str, Any], operator: str
+) -> tuple[list[str], Result | None]:
+    accepted = []
+    for dtype in context.case.dtypes:
+        for mode in context.case.modes:
+            for variant in variants(context, contract, dtype):
+                complaint = _complaint(context, variant, mode, operator)
+                if complaint:
+                    where = f"{variant.label}: {describe(variant.inputs, mode)}"
+                    return [], Result(
+                        NAME,
+                        Status.FAIL,
+                        "allowed-call-wrong",
+                        f"a call that the contract allows goes wrong: {variant.label}",
+                        expected="the result of mathematics",
+                        got=complaint,
+                        first=where,
+                    )
+                accepted.append(variant.label)
+    return accepted, None
+
+
+def _complaint(context: Context, variant: Variant, mode: dict, operator: str) -> str:
+    try:
+        result = context.call(context.case.candidate, variant.inputs, mode)
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        named = isinstance(error, RuntimeError) and contains(str(error), operator.split("::")[-1])
+        return "" if variant.may_refuse and named else text
+    return coarse_error(context, variant.inputs, mode, result)
+
+
+def _refuses(
+    context: Context, forbidden: list[Negative], operator: str
+) -> tuple[dict[str, str], Result | None]:
+    refusals: dict[str, str] = {}
+    for negative in forbidden:
+        error = _raised(context, negative)
+        complaint = negative.complaint(error, operator)
+        if complaint:
+            tensors = {k: v for k, v in negative.inputs.items()}
+            return {}, Result(
+                NAME,
+                Status.FAIL,
+                "forbidden-call",
+                f"{negative.rule}: {complaint}",
+                expected="RuntimeError naming the operator, the argument, "
+                "what it has and what is wanted",
+                got=complaint,
+                first=f"{negative.rule}: {describe(tensors, negative.mode)}",
+            )
+        refusals[negative.rule] = str(error).splitlines()[0]
+    return refusals, None
+
+
+def _raised(context: Context, negative: Negative) -> BaseException | None:
+    try:
+        context.case.candidate(**negative.keywords())
+        context.synchronize()
+    except Exception as error:
+        return error
+    return None
+
+
+def _launches_when_empty(context: Context, contract: dict[str, Any]) -> int | None:
+    case = context.case
+    inputs = context.inputs((0, SIZE[1]), case.dtypes[0], case.kinds[0], NAME)
+    return launches.count(context, lambda: case.candidate(*inputs.values(), **case.modes[0]))

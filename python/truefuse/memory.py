@@ -1,0 +1,60 @@
+"""The memory high-water of one call, beyond what was there before it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from truefuse.context import Context
+from truefuse.profiling import record
+
+
+def label(context: Context) -> str:
+    if context.device.type == "cuda":
+        return "allocator's high-water during one call, beyond what was allocated before"
+    return "live tensor bytes: high-water of the CPU allocator during one call, beyond its inputs"
+
+
+def peak(context: Context, call: Callable[[], Any]) -> dict[str, int | None]:
+    """{"allocated": bytes, "reserved": bytes or None} of one call; None where it is not measured."""
+    call()  # whatever is allocated once and kept is not part of a call
+    gc.collect()
+    if context.device.type == "cuda":
+        return _on_gpu(context, call)
+    return {"allocated": _on_cpu(call), "reserved": None}
+
+
+def _on_gpu(context: Context, call: Callable[[], Any]) -> dict[str, int | None]:
+    device = context.device
+    context.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+    result = call()
+    context.synchronize()
+    del result
+    return {
+        "allocated": torch.cuda.max_memory_allocated(device) - allocated,
+        "reserved": torch.cuda.max_memory_reserved(device) - reserved,
+    }
+
+
+def _on_cpu(call: Callable[[], Any]) -> int | None:
+    """Follows every allocation and release, also those inside C++ operators."""
+    recorded = record(call, [torch.profiler.ProfilerActivity.CPU], profile_memory=True)
+    results = getattr(recorded.profiler, "kineto_results", None)
+    if results is None:
+        return None
+    changes = sorted(
+        (event.start_ns(), event.nbytes())
+        for event in results.events()
+        if event.name() == "[memory]"
+    )
+    live = highest = 0
+    for _, change in changes:
+        live += change
+        highest = max(highest, live)
+    return highest or None

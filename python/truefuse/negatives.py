@@ -1,0 +1,213 @@
+"""Calls that a contract forbids, each breaking exactly one rule, generated from the contract.
+
+The contract is the JSON form of the contract language: for every argument its kind, dtypes, symbols
+and layout. For each violation this module also says what its error text must contain.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from truefuse.case import Inputs, Mode
+
+Words = tuple[str, ...]  # alternatives, any of which will do
+
+
+@dataclass(frozen=True)
+class Negative:
+    """A call that has to be refused. `omitted` arguments are not passed at all."""
+
+    rule: str
+    argument: str
+    inputs: dict[str, Any]
+    mode: Mode
+    found: Words  # what the argument has
+    wanted: Words  # what the contract wants
+    others: Words = field(default=())  # arguments that may be named instead
+
+    def keywords(self) -> dict[str, Any]:
+        return {**self.inputs, **self.mode}
+
+    def complaint(self, error: BaseException | None, operator: str) -> str:
+        """What is wrong with the refusal, or nothing."""
+        if error is None:
+            return "accepted"
+        text = str(error)
+        if not isinstance(error, RuntimeError):
+            return f"raises {type(error).__name__}, not RuntimeError: {text}"
+        for what, words in (
+            ("the operator", (operator.split("::")[-1],)),
+            ("the argument", (self.argument, *self.others)),
+            (f"what {self.argument} is", self.found),
+            ("what is wanted", self.wanted),
+        ):
+            if words and not any(contains(text, word) for word in words):
+                return f"the text does not name {what} ({' or '.join(words)}): {text}"
+        return ""
+
+    def ideal(self, operator: str) -> RuntimeError:
+        """The sentence reduced to what it has to contain; used to prove the check."""
+        pieces = [operator.split("::")[-1], self.argument]
+        pieces += [words[0] for words in (self.found, self.wanted) if words]
+        return RuntimeError(" ; ".join(pieces))
+
+
+def contains(text: str, word: str) -> bool:
+    """As a word of its own: "7" is not in "17", "x" not in "expected"."""
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+
+
+def negatives(
+    contract: dict[str, Any], inputs: Inputs, mode: Mode, device: torch.device
+) -> list[Negative]:
+    """Every rule of `contract` broken once, starting from the valid call `inputs`, `mode`."""
+    found: list[Negative] = []
+    bound: dict[str, int] = {}
+    for argument in contract["arguments"]:
+        name = argument["name"]
+        if argument["kind"] == "tensor":
+            if isinstance(inputs.get(name), Tensor):
+                found += _tensor(argument, inputs, mode, device, bound)
+        elif name in mode:
+            found += _scalar(argument, inputs, mode)
+        if not argument["optional"]:
+            found += _missing(name, inputs, mode)
+    return found
+
+
+def _tensor(
+    argument: dict[str, Any],
+    inputs: Inputs,
+    mode: Mode,
+    device: torch.device,
+    bound: dict[str, int],
+) -> Iterator[Negative]:
+    name, tensor = argument["name"], inputs[argument["name"]]
+    others = tuple(other for other in inputs if other != name)
+
+    def broken(rule: str, value: Tensor, has: Words, wants: Words, also: Words = ()) -> Negative:
+        return Negative(f"{name} {rule}", name, {**inputs, name: value}, mode, has, wants, also)
+
+    # dtype
+    like = argument["like"]
+    if like:
+        other = torch.float64 if tensor.dtype != torch.float64 else torch.float32
+        wants = _dtype_words(inputs[like].dtype)
+    else:
+        other = next(d for d in (torch.int32, torch.int16) if not _allowed(d, argument))
+        wants = tuple(argument["dtypes"] + argument["torch_dtypes"])
+    yield broken("dtype", tensor.to(other), _dtype_words(other), wants)
+
+    # device
+    if others:
+        elsewhere = torch.device("cpu" if device.type != "cpu" else _other_device())
+        yield broken("device", tensor.to(elsewhere), (elsewhere.type,), (device.type,), also=others)
+
+    # rank
+    shape_words = tuple(dim["text"] for dim in argument["dims"])
+    if argument["pack"] is None:
+        deeper = tensor.unsqueeze(0)
+        yield broken("rank", deeper, _shape_words(deeper), (*shape_words, *_shape_words(tensor)))
+    shallow = tensor.flatten()[0] if argument["dims"] else None
+    if shallow is not None:
+        yield broken("scalar", shallow, ("[]", "0", "0-d", "scalar"), shape_words)
+
+    # sizes that another argument or a number fixes
+    for position, dim in enumerate(argument["dims"]):
+        axis = position - len(argument["dims"])
+        symbols = dim["symbols"]
+        size = tensor.shape[axis]
+        if not symbols or (len(symbols) == 1 and dim["factor"] == 1 and symbols[0] in bound):
+            for rule, wrong in (("short", size - 1), ("long", size + 1), ("of one", 1)):
+                if 0 < wrong != size:
+                    value = _resized(tensor, axis, wrong)
+                    yield broken(rule, value, (str(wrong),), (str(size),))
+        for symbol in symbols:
+            bound.setdefault(symbol, size)
+
+    # strides
+    layout = argument["layout"]
+    if layout != "strided":
+        strided = torch.stack((tensor, tensor), dim=-1)[..., 0]
+        wants = ("contiguous", "stride 1", "strides")
+        yield broken("strided", strided, (str(strided.stride(-1)), "not contiguous"), wants)
+        if tensor.dim() >= 2:
+            flipped = tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
+            has = (str(flipped.stride(-1)), str(list(flipped.stride())), "not contiguous")
+            yield broken("transposed", flipped, has, wants)
+
+    # alignment and writing
+    alignment = argument.get("alignment", 1)
+    if alignment > tensor.element_size():
+        yield broken("unaligned", shifted(tensor), (), (str(alignment),))
+    if argument.get("mutated") and tensor.numel() > 1:
+        expanded = tensor.flatten()[:1].expand(tensor.numel()).view(tensor.shape)
+        yield broken("overlapping", expanded, (), ())
+
+
+def _scalar(argument: dict[str, Any], inputs: Inputs, mode: Mode) -> Iterator[Negative]:
+    name, kind = argument["name"], argument["kind"]
+
+    def broken(rule: str, value: Any, wants: Words) -> Negative:
+        return Negative(
+            f"{name} {rule}", name, dict(inputs), {**mode, name: value}, (str(value),), wants
+        )
+
+    if kind == "string":
+        values = tuple(argument["values"])
+        yield broken("unknown", "fast", values)
+        yield broken("in capitals", values[0].upper(), values)
+    limits = argument if kind == "int" else argument.get("range")
+    if kind in ("int", "float") and limits:
+        for rule, limit, step in (("low", limits["low"], -1), ("high", limits["high"], 1)):
+            if limit is not None:
+                yield broken(f"too {rule}", limit + step, (f"{limit:g}", str(limit)))
+    if kind == "float" and limits:
+        yield broken("NaN", math.nan, ())
+
+
+def _missing(name: str, inputs: Inputs, mode: Mode) -> Iterator[Negative]:
+    if name in inputs or name in mode:
+        fewer = {key: value for key, value in inputs.items() if key != name}
+        rest = {key: value for key, value in mode.items() if key != name}
+        yield Negative(f"{name} missing", name, fewer, rest, ("missing",), ())
+
+
+def shifted(tensor: Tensor) -> Tensor:
+    """The same elements, one element further into their storage than an allocation begins."""
+    buffer = tensor.new_empty(tensor.numel() + 1)
+    view = buffer[1:].view(tensor.shape)
+    view.copy_(tensor)
+    return view
+
+
+def _allowed(dtype: torch.dtype, argument: dict[str, Any]) -> bool:
+    return str(dtype).removeprefix("torch.") in argument["torch_dtypes"]
+
+
+def _dtype_words(dtype: torch.dtype) -> Words:
+    name = str(dtype).removeprefix("torch.")
+    short = name.replace("bfloat", "bf").replace("float", "f").replace("int", "i")
+    return name, short
+
+
+def _shape_words(tensor: Tensor) -> Words:
+    rank = tensor.dim()
+    return str(list(tensor.shape)), f"{rank}-d", f"{rank}-D", f"{rank} dimensions", f"rank {rank}"
+
+
+def _resized(tensor: Tensor, axis: int, size: int) -> Tensor:
+    shape = list(tensor.shape)
+    shape[axis] = size
+    return tensor.new_zeros(shape)
+
+
+def _other_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "meta"

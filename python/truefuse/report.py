@@ -1,0 +1,81 @@
+"""The report of a check: one JSON by a published schema, one self-contained page."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from truefuse.verdict import Result, Verdict
+
+SCHEMA_VERSION = 1
+SCHEMA_PATH = Path(__file__).parent / "report.schema.json"
+
+
+@dataclass
+class Report:
+    case: str
+    device: str
+    seed: int
+    replay: str
+    verdict: Verdict
+    results: list[Result]
+    environment: dict[str, Any]
+    acceptance: list[dict[str, Any]] = field(default_factory=list)
+    performance: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Without a performance object unless the verdict is ACCEPT."""
+        data = {
+            "schema_version": SCHEMA_VERSION,
+            "case": self.case,
+            "verdict": self.verdict.value,
+            "device": self.device,
+            "seed": self.seed,
+            "replay": self.replay,
+            "gates": [result.to_json() for result in self.results],
+            "acceptance": self.acceptance,
+            "environment": self.environment,
+        }
+        if self.verdict is Verdict.ACCEPT and self.performance is not None:
+            data["performance"] = self.performance
+        return _finite(data)
+
+
+def write(report: Report, directory: Path) -> tuple[Path, Path]:
+    """Writes report.json and index.html; each is either the old one or the new one, never half."""
+    from truefuse.page import render
+
+    directory.mkdir(parents=True, exist_ok=True)
+    data = report.to_json()
+    texts = {"report.json": json.dumps(data, indent=1, allow_nan=False), "index.html": render(data)}
+    for name, text in texts.items():
+        _replace(directory / name, text)
+    return directory / "report.json", directory / "index.html"
+
+
+def _replace(path: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _finite(value: Any) -> Any:
+    """JSON has neither NaN nor infinities: they become text."""
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

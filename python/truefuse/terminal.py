@@ -1,0 +1,157 @@
+"""What a check looks like in a terminal, a pipe, a narrow window or a locale without UTF-8."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+
+from truefuse.report import Report
+from truefuse.verdict import Result, Status, Verdict
+
+MARKS = {Status.PASS: "✓", Status.FAIL: "✗", Status.UNKNOWN: "?", Status.SKIP: "-"}
+PLAIN_MARKS = {Status.PASS: "ok", Status.FAIL: "FAIL", Status.UNKNOWN: "?", Status.SKIP: "-"}
+STYLES = {
+    Status.PASS: "green",
+    Status.FAIL: "bold red",
+    Status.UNKNOWN: "bold yellow",
+    Status.SKIP: "dim",
+}
+VERDICT_STYLES = {
+    Verdict.ACCEPT: "bold green",
+    Verdict.REJECT: "bold red",
+    Verdict.UNKNOWN: "bold yellow",
+}
+ASCII = str.maketrans(
+    {
+        "·": "|",
+        "×": "x",
+        "±": "+/-",
+        "→": "->",
+        "≤": "<=",
+        "≥": ">=",
+        "…": "...",
+        "✓": "ok",
+        "✗": "x",
+    }
+)
+SHOWN_LINES = {"contract", "compile", "numerics"}
+
+
+class Screen:
+    """Prints to `file` (standard output by default) whatever its encoding can show."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self.console = Console(file=file or sys.stdout, highlight=False)
+        encoding = (getattr(self.console.file, "encoding", None) or "utf-8").lower()
+        self.unicode = encoding.replace("-", "") in ("utf8", "utf8sig", "utf16")
+        self.encoding = encoding
+
+    def text(self, text: str) -> str:
+        if self.unicode:
+            return text.encode("utf-8", "replace").decode("utf-8")
+        return text.translate(ASCII).encode(self.encoding, "replace").decode(self.encoding)
+
+    def line(self, text: str = "", style: str = "", indent: int = 0) -> None:
+        """One line; wrapped with its indent kept in a terminal, left whole in a pipe."""
+        shown = self.text(text)
+        if not self.console.is_terminal:
+            self.console.print(" " * indent + escape(shown), style=style or None, soft_wrap=True)
+            return
+        width = max(self.console.width - indent, 20)
+        for piece in escape_wrap(shown, width):
+            self.console.print(" " * indent + escape(piece), style=style or None, soft_wrap=True)
+
+    def mark(self, status: Status) -> str:
+        return (MARKS if self.unicode else PLAIN_MARKS)[status]
+
+
+def escape_wrap(text: str, width: int) -> list[str]:
+    """At spaces where there are any; nothing is cut off."""
+    import textwrap
+
+    return textwrap.wrap(
+        text, width, replace_whitespace=False, drop_whitespace=True, break_on_hyphens=False
+    ) or [""]
+
+
+def show_result(screen: Screen, result: Result) -> None:
+    mark = screen.mark(result.status)
+    style = STYLES[result.status]
+    screen.line(f"{mark} {result.gate:<12} {result.summary}", style if mark != "✓" else "")
+    if result.status is Status.PASS and result.gate in SHOWN_LINES:
+        for line in result.lines:
+            screen.line(line, "dim", indent=4)
+    if result.status in (Status.FAIL, Status.UNKNOWN):
+        for name, text in (
+            ("expected", result.expected),
+            ("got", result.got),
+            ("first", result.first),
+            ("replay", result.replay),
+        ):
+            if text:
+                screen.line(f"{name:<9} {text}", indent=4)
+
+
+def show_timing(screen: Screen, performance: dict[str, Any]) -> None:
+    screen.line()
+    screen.line(f"time on {performance['device']}: {performance['method']}", "dim")
+    screen.line(f"memory: {performance['memory']}", "dim")
+    header = ("size", "dtype", "candidate ms", "baseline ms", "speed-up [95 %]", "peak", "baseline")
+    rows = [header]
+    for shape in performance["shapes"]:
+        for baseline in shape["baselines"]:
+            rows.append(_timing_row(shape, baseline))
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    if screen.console.is_terminal and sum(widths) + 2 * len(widths) > screen.console.width:
+        for row in rows[1:]:
+            screen.line("  ".join(row[:2]))
+            for name, value in zip(header[2:], row[2:], strict=True):
+                screen.line(f"{name:<16} {value}", indent=2)
+        return
+    for number, row in enumerate(rows):
+        cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        screen.line("  ".join(cells).rstrip(), "dim" if number == 0 else "")
+    for shape in performance["shapes"]:
+        if shape["device_time"]:
+            _show_device_time(screen, shape)
+
+
+def _timing_row(shape: dict[str, Any], baseline: dict[str, Any]) -> tuple[str, ...]:
+    speedup = baseline["speedup"]
+    return (
+        " × ".join(map(str, shape["size"])),
+        shape["dtype"],
+        f"{shape['candidate']['median_ms']:.4g}",
+        f"{baseline['median_ms']:.4g} ({baseline['name']})",
+        f"{speedup['value']:.2f} [{speedup['low']:.2f}, {speedup['high']:.2f}] "
+        f"{baseline['verdict']}",
+        mebibytes(shape["candidate"]["peak"]["allocated"]),
+        mebibytes(baseline["peak"]["allocated"]),
+    )
+
+
+def _show_device_time(screen: Screen, shape: dict[str, Any]) -> None:
+    device = shape["device_time"]
+    parts = [f"candidate {device['candidate_us']:.4g} us"]
+    parts += [
+        f"{name} {entry['us']:.4g} us ({entry['speedup']['value']:.2f})"
+        for name, entry in device["baselines"].items()
+    ]
+    size = " × ".join(map(str, shape["size"]))
+    screen.line(f"{size}  {' · '.join(parts)}  ({device['method']})", indent=2)
+
+
+def mebibytes(count: int | None) -> str:
+    return "not measured" if count is None else f"{count / 2**20:.2f} MiB"
+
+
+def show_verdict(screen: Screen, report: Report, page: str) -> None:
+    screen.line()
+    screen.line(
+        f"{report.verdict.value} on {report.device} · {page} · replay: {report.replay}",
+        VERDICT_STYLES[report.verdict],
+    )

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# `make gpu`: on a machine with a GPU builds, runs the GPU tests and the benchmarks, and writes the
+# results. Needs no network where python3 has torch, pytest and the packages of the command line.
+#
+#   PYTHON=...    the Python with torch (default python3)
+#   OUT=...       where results go (default bench/results/DATE-DEVICE)
+#
+# A stage that fails or takes too long does not keep the later ones from running; any failure makes
+# the exit status 1. Writes gpu.log (everything), gpu-summary.txt, and what the benchmarks write.
+set -uo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+python=${PYTHON:-python3}
+if ! device=$("$python" -c 'import torch; print(torch.cuda.get_device_name())'); then
+  echo "$python has no torch that sees a GPU; set PYTHON= to one that does" >&2
+  exit 1
+fi
+out=${OUT:-bench/results/$(date +%F)-${device//[^A-Za-z0-9]/-}}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+: > "$out/gpu-summary.txt"
+failed=0
+
+# stage NAME SECONDS COMMAND...
+stage() {
+  local name=$1 limit=$2 start=$SECONDS status=0
+  shift 2
+  echo "== $name"
+  timeout --kill-after=10 "$limit" "$@" < /dev/null || status=$?
+  local verdict=ok
+  case $status in
+    0) ;;
+    124 | 137) verdict="FAILED: more than $limit s" ;;
+    *) verdict="FAILED: status $status" ;;
+  esac
+  [[ $verdict == ok ]] || failed=1
+  printf '%-28s %4d s  %s\n' "$name" $((SECONDS - start)) "$verdict" | tee -a "$out/gpu-summary.txt"
+}
+
+all() {
+  nvidia-smi 2> /dev/null || rocminfo 2> /dev/null | grep -E 'Marketing Name|gfx' || true
+  stage build 300 "$python" scripts/dev.py build
+  # The last line says where the package is and what else has to be importable.
+  local paths
+  paths=$("$python" scripts/dev.py paths) || { failed=1; return; }
+  paths=${paths##*$'\n'}
+  export PYTHONPATH=$paths PYTHONUNBUFFERED=1 PYTHONPYCACHEPREFIX=$PWD/build/pycache
+  stage doctor 120 "$python" -m truefuse doctor
+  stage tests 400 "$python" -m pytest tests/gpu
+  stage check 300 "$python" -m truefuse check bias_gelu --device cuda --output "$out/report"
+  local bench
+  for bench in bench/*.py; do
+    stage "$bench" 300 "$python" "$bench" --output "$out/$(basename "$bench" .py).json"
+  done
+}
+
+{
+  all
+  echo "== summary (in $out)"
+  cat "$out/gpu-summary.txt"
+  exit "$failed"
+} 2>&1 | tee "$out/gpu.log"
+exit "${PIPESTATUS[0]}"

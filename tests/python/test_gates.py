@@ -1,0 +1,312 @@
+"""Every gate rejects its planted faults and accepts the honest twin."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import standin
+import torch
+import torch.nn.functional as F
+
+from truefuse import gates
+from truefuse.verdict import Status
+
+
+@pytest.fixture
+def small(context):
+    """Two dtypes and smaller tensors: the rules are the same."""
+    case = replace(context.case, dtypes=(torch.float32, torch.bfloat16), numeric_size=(64, 256))
+    return replace(context, case=case)
+
+
+def run(context, gate, candidate=None):
+    module = next(module for module in gates.GATES if module.NAME == gate)
+    if candidate is not None:
+        context = replace(context, case=replace(context.case, candidate=candidate))
+    return gates.run_one(module, context)
+
+
+def other_mode(*tensors, approximate):
+    other = "none" if approximate == "tanh" else "tanh"
+    return standin.bias_gelu(*tensors, approximate=other)
+
+
+def spoil(change):
+    """The stand-in with `change` made to its result."""
+
+    def candidate(*tensors, **mode):
+        return change(standin.bias_gelu(*tensors, **mode), *tensors)
+
+    return candidate
+
+
+def one_nan(result, *tensors):
+    result.view(-1)[-1:] = math.nan
+    return result
+
+
+def one_wrong_row(result, *tensors):
+    if result.dim() > 1 and len(result) > 2:
+        result[1] = result[0]
+    return result
+
+
+def shifted_bias(x, bias, **mode):
+    return standin.bias_gelu(x, bias.roll(1), **mode)
+
+
+def tail_by_cancellation(x, bias, *, approximate):
+    standin.check(x, bias, approximate)
+    return F.gelu(x + bias, approximate=approximate).contiguous()
+
+
+def less_precise(result, *tensors):
+    return (result.double() * (1 + 8 * torch.finfo(result.dtype).eps)).to(result.dtype)
+
+
+def flush_subnormals(result, *tensors):
+    return result.masked_fill(result.abs() < torch.finfo(result.dtype).smallest_normal, 0)
+
+
+def nan_to_zero(result, *tensors):
+    return result.nan_to_num(0.0, math.inf, -math.inf)
+
+
+def mutating(result, *tensors):
+    if tensors[0].numel():
+        tensors[0].view(-1)[:1] = 0
+    return result
+
+
+def aliasing(result, x, bias):
+    return x.copy_(result)
+
+
+def wrong_strides(result, *tensors):
+    return result.transpose(0, -1).contiguous().transpose(0, -1)
+
+
+def last_element_left_out(result, *tensors):
+    if result.numel() > 1:
+        result.view(-1)[-1:] = 77.0
+    return result
+
+
+def stale_cache():
+    kept = {}
+
+    def candidate(*tensors, **mode):
+        key = str(([(t.data_ptr(), t.shape, t.dtype) for t in tensors], mode))
+        if key not in kept:
+            kept[key] = (standin.bias_gelu(*tensors, **mode), tensors)  # keeps the addresses taken
+        return kept[key][0].clone()
+
+    return candidate
+
+
+def one_buffer():
+    buffers = {}
+
+    def candidate(*tensors, **mode):
+        result = standin.bias_gelu(*tensors, **mode)
+        return buffers.setdefault((result.shape, result.dtype), result.clone()).copy_(result)
+
+    return candidate
+
+
+def sometimes_other_bits():
+    calls = 0
+
+    def change(result, *tensors):
+        nonlocal calls
+        calls += 1
+        return less_precise(result) if calls % 7 == 0 else result
+
+    return spoil(change)
+
+
+def accepts_everything(x=None, bias=None, approximate="tanh"):
+    return F.gelu(x + bias, approximate="none" if approximate == "none" else "tanh")
+
+
+def wordless(*tensors, **mode):
+    try:
+        return standin.bias_gelu(*tensors, **mode)
+    except RuntimeError:
+        raise RuntimeError("bias_gelu: invalid argument") from None
+
+
+def value_error(*tensors, **mode):
+    try:
+        return standin.bias_gelu(*tensors, **mode)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+
+
+def broken_when_empty(x, bias, **mode):
+    if x.numel() == 0:
+        raise RuntimeError("bias_gelu: 0 blocks")
+    return standin.bias_gelu(x, bias, **mode)
+
+
+def ignores_strides(x, bias, **mode):
+    dense = torch.as_strided(x, x.shape, x.new_empty(x.shape).stride(), x.storage_offset())
+    return standin.bias_gelu(dense if x.dim() and x.numel() else x, bias, **mode)
+
+
+def detached(*tensors, **mode):
+    with torch.no_grad():
+        return standin.bias_gelu(*tensors, **mode)
+
+
+def wrong_gradient(x, bias, *, approximate):
+    return (
+        2 * F.gelu(x + bias, approximate=approximate)
+        - F.gelu(x + bias, approximate=approximate).detach()
+        + 0 * bias.sum()
+    )
+
+
+def differentiable(x, bias, *, approximate):
+    return F.gelu(x + bias, approximate=approximate)
+
+
+def wordless_training(x, bias, **mode):
+    if x.requires_grad:
+        raise RuntimeError("no")
+    return standin.bias_gelu(x, bias, **mode)
+
+
+FAULTS = [
+    ("contract", accepts_everything, "forbidden-call"),
+    ("contract", wordless, "forbidden-call"),
+    ("contract", value_error, "forbidden-call"),
+    ("contract", broken_when_empty, "allowed-call-wrong"),
+    ("contract", ignores_strides, "allowed-call-wrong"),
+    ("outputs", spoil(mutating), "output-error"),
+    ("outputs", spoil(aliasing), "output-error"),
+    ("outputs", spoil(wrong_strides), "output-error"),
+    ("outputs", spoil(lambda result, *t: [result]), "output-error"),
+    ("outputs", spoil(lambda result, *t: result.float()), "output-error"),
+    ("edges", spoil(last_element_left_out), "wrong-at-size"),
+    ("edges", spoil(one_nan), "wrong-at-size"),
+    ("edges", shifted_bias, "wrong-at-size"),
+    ("numerics", other_mode, "binade-error"),
+    ("numerics", spoil(one_nan), "class-error"),
+    ("numerics", spoil(one_wrong_row), "binade-error"),
+    ("numerics", spoil(less_precise), "binade-error"),
+    ("numerics", shifted_bias, "binade-error"),
+    ("special", spoil(nan_to_zero), "special-value"),
+    ("special", spoil(flush_subnormals), "special-value"),
+    ("special", tail_by_cancellation, "special-value"),  # inf * 0 at -inf
+    ("determinism", sometimes_other_bits(), "not-deterministic"),
+    ("remembered", stale_cache(), "stale-result"),
+    ("remembered", one_buffer(), "stale-result"),
+    ("training", detached, "gradient-error"),
+    ("training", wrong_gradient, "gradient-error"),
+    ("training", wordless_training, "gradient-error"),
+]
+
+
+@pytest.mark.parametrize(
+    ("gate", "candidate", "reason"),
+    FAULTS,
+    ids=[f"{gate}-{number}" for number, (gate, _, _) in enumerate(FAULTS)],
+)
+def test_fault_is_rejected(small, gate, candidate, reason):
+    found = run(small, gate, candidate)
+    assert (found.status, found.reason) == (Status.FAIL, reason), found
+    assert found.expected and found.got and found.first
+    assert found.replay == f"truefuse check bias_gelu --device cpu --seed 1 --gate {gate}"
+    assert found.seed == 1
+
+
+@pytest.mark.parametrize("gate", gates.names())
+def test_honest_twin_is_accepted(small, gate):
+    found = run(small, gate)
+    assert found.status is Status.PASS, found
+
+
+def test_gradients_are_welcome(small):
+    found = run(small, "training", differentiable)
+    assert (found.status, found.summary) == (Status.PASS, "gradients as eager's")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_wrong_mode_is_rejected_in_every_dtype(context, dtype):
+    one = replace(context, case=replace(context.case, dtypes=(dtype,)))
+    assert run(one, "numerics", other_mode).reason == "binade-error"
+    assert run(one, "numerics").status is Status.PASS
+
+
+@pytest.mark.parametrize("gate", ["outputs", "edges", "numerics", "special", "determinism"])
+def test_candidate_that_raises_fails(small, gate):
+    def broken(*tensors, **mode):
+        raise ZeroDivisionError("launch failed")
+
+    found = run(small, gate, broken)
+    assert (found.status, found.reason) == (Status.FAIL, "candidate-raised")
+    assert "ZeroDivisionError: launch failed" in found.got
+
+
+def test_gate_that_raises_does_not_know(small):
+    def broken_inputs(*arguments):
+        raise KeyError("no inputs")
+
+    case = replace(small.case, make_inputs=broken_inputs)
+    found = run(replace(small, case=case), "edges")
+    assert (found.status, found.reason) == (Status.UNKNOWN, "gate-error")
+    assert "no inputs" in found.traceback
+
+
+@pytest.mark.parametrize("gate", ["numerics", "edges", "special"])
+def test_wrong_reference_makes_the_gate_unknown_or_fail(small, gate):
+    """A reference that is not the mathematics of the yardstick cannot accept anybody."""
+    case = replace(small.case, reference=lambda x, bias, approximate: x + bias)
+    assert run(replace(small, case=case), gate).status is not Status.PASS
+
+
+def test_reference_that_is_blind_makes_numerics_unknown(small):
+    """If the planted mistakes cannot be seen, the gate says that it does not know."""
+    case = replace(small.case, faults={"no mistake at all": lambda inputs, mode: (inputs, mode)})
+    found = run(replace(small, case=case), "numerics")
+    assert (found.status, found.reason) == (Status.UNKNOWN, "self-test-failed")
+    assert "no mistake at all" in found.got
+
+
+def test_without_a_contract_nothing_is_known(small):
+    found = run(replace(small, contract=None), "contract")
+    assert (found.status, found.reason) == (Status.UNKNOWN, "no-contract")
+
+
+def test_contract_gate_shows_every_sentence(small):
+    found = run(small, "contract")
+    refused = found.numbers["refused"]
+    assert refused["bias short"].startswith("bias_gelu: bias has 7 elements; hidden is 8")
+    assert set(refused) >= {
+        *("x dtype", "x device", "x strided", "x transposed", "x missing", "x scalar"),
+        *("bias dtype", "bias device", "bias rank", "bias short", "bias long", "bias of one"),
+        *("approximate unknown", "approximate missing"),
+    }
+    assert "empty [0, 8]" in found.numbers["accepted"]
+    assert found.numbers["empty_launches"] is None  # not countable on a CPU
+
+
+def test_compile_gate_lists_missing_compilers(small):
+    found = run(small, "compile")
+    assert any("pip install nvidia-cuda-nvrtc" in line for line in found.lines)
+    assert [row["arch"] for row in found.numbers["table"] if "arch" in row] == ["gfx906", "gfx90a"]
+
+
+def test_compile_gate_reports_a_compiler_that_fails(small, native):
+    native.compile = lambda *arguments: {"ok": False, "error": "error: expected ';'"}
+    found = run(small, "compile")
+    assert (found.status, found.reason) == (Status.FAIL, "does-not-compile")
+    assert "expected ';'" in found.got
+
+
+def test_compile_gate_without_compilers_is_skipped_on_a_cpu(small, native):
+    every = native.toolchains()
+    native.toolchains = lambda: [{**toolchain, "found": False} for toolchain in every]
+    found = run(small, "compile")
+    assert (found.status, found.reason) == (Status.SKIP, "no-compiler")
