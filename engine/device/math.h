@@ -31,6 +31,19 @@ TF_DEVICE double min(double a, double b) { return TF_LIBM(fmin)(a, b); }
 TF_DEVICE float max(float a, float b) { return TF_LIBM(fmaxf)(a, b); }
 TF_DEVICE double max(double a, double b) { return TF_LIBM(fmax)(a, b); }
 
+/// The larger operand; a NaN in `a` stays (from sm_80 on it is one instruction, and one in `b` stays
+/// too).
+TF_DEVICE float max_nan(float a, float b) {
+#if defined(TF_PLATFORM_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return a < b ? b : a;
+#endif
+}
+TF_DEVICE double max_nan(double a, double b) { return a < b ? b : a; }
+
 TF_DEVICE i32 min(i32 a, i32 b) { return a < b ? a : b; }
 TF_DEVICE i32 max(i32 a, i32 b) { return a < b ? b : a; }
 TF_DEVICE u32 min(u32 a, u32 b) { return a < b ? a : b; }

@@ -91,24 +91,26 @@ Built build(const BuildRequest& request) {
   const SearchPaths paths = search_paths();
   if (request.use_cache) {
     // An entry exists only if the compiler took the target; so a hit needs no question to it, and a
-    // compiler library, which takes longer to load than an entry, stays on disk.
+    // compiler library, which takes longer to load than an entry, stays on disk. Only the preferred
+    // compiler is looked up here: to identify nvcc or hipcc means to run them.
     const auto begin = std::chrono::steady_clock::now();
     const Arch arch = parse_arch(request.arch);
-    for (const std::shared_ptr<Compiler>& compiler :
-         compilers_for(request.arch, paths, request.compiler)) {
-      for (const std::string& target : {arch.text, arch.base}) {
-        Built built;
-        built.key = key_of(request, *compiler, target);
-        std::optional<CacheEntry> entry = process_cache().lookup(built.key);
-        if (!entry) continue;
-        built.compiler = compiler->name();
-        built.target = target;
-        built.from_cache = true;
-        built.compile_seconds = entry->compile_seconds;
-        built.code = std::move(entry->code);
-        built.seconds = seconds_since(begin);
-        return built;
-      }
+    const auto compilers = compilers_for(request.arch, paths, request.compiler);
+    std::vector<std::string> targets = {arch.text};
+    if (arch.base != arch.text) targets.push_back(arch.base);
+    if (compilers.empty()) targets.clear();
+    for (const std::string& target : targets) {
+      Built built;
+      built.key = key_of(request, *compilers.front(), target);
+      std::optional<CacheEntry> entry = process_cache().lookup(built.key);
+      if (!entry) continue;
+      built.compiler = compilers.front()->name();
+      built.target = target;
+      built.from_cache = true;
+      built.compile_seconds = entry->compile_seconds;
+      built.code = std::move(entry->code);
+      built.seconds = seconds_since(begin);
+      return built;
     }
   }
   return build_with(

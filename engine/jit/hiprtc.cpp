@@ -82,6 +82,8 @@ std::string HipRtc::probe(const Arch& target, bool is_reported) {
     }
     return sentence;
   }
+  // A full or missing TMPDIR is no answer about the target, and is not remembered as one.
+  { const TemporaryDirectory writable; }
   try {
     HelperRequest request;
     if (comgr_) request.preload.push_back(comgr_->path());

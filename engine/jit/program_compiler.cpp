@@ -203,6 +203,8 @@ std::vector<std::pair<std::string, std::string>> ProgramCompiler::find_identity(
 
 TargetChoices::Choice ProgramCompiler::choose(const Arch& arch) {
   return choices_.choose(arch, [this](const Arch& target, bool) -> std::string {
+    // A full or missing TMPDIR is no answer about the target, and is not remembered as one.
+    { const TemporaryDirectory writable; }
     try {
       compile_for(probe_program(), target.text, {});
       return {};

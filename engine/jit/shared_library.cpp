@@ -43,9 +43,8 @@ std::vector<std::string> loader_directories(const Elf& elf, const std::string& l
   if (const char* list = std::getenv("LD_LIBRARY_PATH"))
     append_directories(directories, list, origin);
   for (const std::string& list : runpath) append_directories(directories, list, origin);
-  for (const char* directory : {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64",
-                                "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"}) {
-    directories.emplace_back(directory);
+  for (std::string& directory : system_library_directories()) {
+    directories.push_back(std::move(directory));
   }
   return directories;
 }
@@ -89,6 +88,16 @@ std::vector<std::string> mapped_libraries() {
       },
       &paths);
   return paths;
+}
+
+std::vector<std::string> system_library_directories() {
+  return {"/lib/x86_64-linux-gnu",
+          "/usr/lib/x86_64-linux-gnu",
+          "/lib64",
+          "/usr/lib64",
+          "/lib",
+          "/usr/lib",
+          "/usr/local/lib"};
 }
 
 std::string library_of(const void* address) {

@@ -33,6 +33,9 @@ class SharedLibrary {
 /// Paths of the libraries that this process has mapped, in the order of loading.
 std::vector<std::string> mapped_libraries();
 
+/// Where the loader looks if nothing else is said.
+std::vector<std::string> system_library_directories();
+
 /// Path of the library (or program) that holds `address`; empty if unknown.
 std::string library_of(const void* address);
 

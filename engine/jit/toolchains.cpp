@@ -61,15 +61,6 @@ void append(std::vector<std::string>& list, std::vector<std::string> more) {
   for (std::string& item : more) list.push_back(std::move(item));
 }
 
-std::vector<std::string> loader_directories() {
-  return {"/usr/lib/x86_64-linux-gnu",
-          "/lib/x86_64-linux-gnu",
-          "/usr/lib64",
-          "/lib64",
-          "/usr/lib",
-          "/usr/local/lib"};
-}
-
 std::vector<std::string> rocm_directories(const char* below) {
   std::vector<std::string> directories = installations("/opt", "rocm", below);
   append(directories, installations("/opt", "dtk", below));
@@ -161,7 +152,7 @@ std::shared_ptr<Compiler> make(const Kind& kind, const SearchPaths& paths) {
     return shared(name, path, [&] {
       std::vector<std::string> directories = {paths.torch_lib_dir};
       append(directories, rocm_directories("lib"));
-      append(directories, loader_directories());
+      append(directories, system_library_directories());
       return std::make_shared<HipRtc>(path, find_comgr(path, directories));
     });
   }
@@ -212,7 +203,7 @@ std::string find_nvrtc(const SearchPaths& paths) {
   }
   append(directories, installations("/usr/local", "cuda", "lib64"));
   append(directories, installations("/usr/local", "cuda", "targets/x86_64-linux/lib"));
-  append(directories, loader_directories());
+  append(directories, system_library_directories());
   for (const std::string& directory : directories) {
     const std::vector<std::string> found = versions_in(directory, "libnvrtc.so");
     if (!found.empty()) return found.front();
@@ -241,7 +232,7 @@ std::string find_hiprtc(const SearchPaths& paths) {
     directories.push_back(site + "/_rocm_sdk_core/lib");
   }
   append(directories, rocm_directories("lib"));
-  append(directories, loader_directories());
+  append(directories, system_library_directories());
   for (const std::string& directory : directories) {
     for (const std::string& stem : stems) {
       for (std::string& path : versions_in(directory, stem)) {
@@ -347,8 +338,9 @@ std::string to_json(const std::vector<Finding>& findings) {
   json.begin_array();
   for (const Finding& finding : findings) {
     json.begin_object();
-    json.key("name").string(finding.name).key("path").string(finding.path);
-    json.key("version").string(finding.version).key("arch").string(finding.arch);
+    json.key("name").string(finding.name).key("found").boolean(!finding.path.empty());
+    json.key("path").string(finding.path).key("version").string(finding.version);
+    json.key("default_arch").string(finding.arch);
     json.key("works").boolean(finding.works).key("problem").string(finding.problem);
     json.key("remedy").string(finding.remedy).end_object();
   }

@@ -118,21 +118,29 @@ std::string HostCompiler::ask(const std::string& question) const {
   return result.ok() ? result.output : std::string();
 }
 
+const HostCompiler::Facts& HostCompiler::facts() const {
+  std::call_once(facts_once_, [&] {
+    facts_.version = ask("--version");
+    // `program_` is a driver, or a wrapper such as ccache; what compiles is found through it.
+    facts_.worker = ask("-print-prog-name=cc1plus");
+    while (facts_.worker.ends_with('\n')) facts_.worker.pop_back();
+  });
+  return facts_;
+}
+
 std::string HostCompiler::version() const {
-  std::call_once(version_once_, [&] { version_ = ask("--version"); });
-  return version_.substr(0, version_.find('\n'));
+  return facts().version.substr(0, facts().version.find('\n'));
 }
 
 std::vector<std::pair<std::string, std::string>> HostCompiler::identity() const {
   std::vector<std::pair<std::string, std::string>> parts;
-  version();
   // Without the first word, which is the name that the program was called by.
-  parts.emplace_back("g++ version", version_.substr(std::min(version_.find(' '), version_.size())));
+  const std::string& version = facts().version;
+  parts.emplace_back("g++ version", version.substr(std::min(version.find(' '), version.size())));
   parts.emplace_back("g++", jit::file_identity(program_));
-  // `program_` is a driver, or a wrapper such as ccache; what compiles is found through it.
-  std::string worker = ask("-print-prog-name=cc1plus");
-  while (!worker.empty() && worker.back() == '\n') worker.pop_back();
-  if (worker.starts_with('/')) parts.emplace_back("cc1plus", jit::file_identity(worker));
+  if (facts().worker.starts_with('/')) {
+    parts.emplace_back("cc1plus", jit::file_identity(facts().worker));
+  }
   std::string runtime;
   for (const auto& [name, text] : sim_runtime_files()) {
     runtime += name + "\n" + std::to_string(text.size()) + "\n" + text;

@@ -41,11 +41,16 @@ class HostCompiler : public jit::Compiler {
                           const std::vector<std::string>& options) override;
 
  private:
+  struct Facts {
+    std::string version;  ///< All that --version says.
+    std::string worker;   ///< Path of cc1plus.
+  };
+  const Facts& facts() const;
   std::string ask(const std::string& question) const;
 
   std::string program_;
-  mutable std::once_flag version_once_;
-  mutable std::string version_;
+  mutable std::once_flag facts_once_;
+  mutable Facts facts_;
 };
 
 }  // namespace truefuse::sim

@@ -15,11 +15,18 @@ namespace {
 
 using jit::Descriptor;
 
+/// Newer kernels may make anonymous files that cannot be executed unless asked; older ones do not
+/// know the flag.
+int create_anonymous(const char* name) {
+  constexpr unsigned kExecutable = 0x10;  // MFD_EXEC
+  const int file = memfd_create(name, MFD_CLOEXEC | kExecutable);
+  return file >= 0 || errno != EINVAL ? file : memfd_create(name, MFD_CLOEXEC);
+}
+
 /// A file without a name, which a child process reaches through /proc.
 class AnonymousFile {
  public:
-  AnonymousFile(const char* name, std::string_view contents)
-      : descriptor_(memfd_create(name, MFD_CLOEXEC)) {
+  AnonymousFile(const char* name, std::string_view contents) : descriptor_(create_anonymous(name)) {
     const int error = descriptor_ ? jit::write_all(descriptor_.get(), contents) : errno;
     if (error != 0) {
       throw Error("the simulator has no memory for a file of " + std::to_string(contents.size()) +

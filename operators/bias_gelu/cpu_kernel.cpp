@@ -18,12 +18,13 @@ template <class T>
 struct Arithmetic {
   using Scalar = T;
   using Value = Vector<T>;
+  static constexpr bool kSaturates = false;
 
   static Value fma(Value a, Value b, Value c) { return cpu::fma(a, b, c); }
-  static Value abs(Value a) { return cpu::abs(a); }
-  static Value min(Value a, Value b) { return cpu::min(a, b); }
-  static Value if_negative(Value v, Value a, Value b) { return cpu::if_negative(v, a, b); }
+  static Value magnitude(Value v, Value limit) { return cpu::min(cpu::abs(v), limit); }
+  static Value positive_part(Value v) { return cpu::max(Value(T(-0.0)), v); }
   static Value reciprocal(Value d) { return cpu::reciprocal(d); }
+  static Value rough_reciprocal(Value d) { return cpu::rough_reciprocal(d); }
   static Value exp2_small(Value f) { return exp2_polynomial<Arithmetic>(f); }
   static Value shift_exponent(Value e, Value m) { return cpu::shift_exponent(e, m); }
   static Value exp2(Value y) {
@@ -50,7 +51,7 @@ struct Traits<Bf16> {
 };
 
 template <class T, Gelu kForm>
-void gelu_of_sum(const T* x, const T* bias, T* out) {
+TF_DEVICE void gelu_of_sum(const T* x, const T* bias, T* out) {
   using Compute = typename Traits<T>::Compute;
   const Vector<Compute> v = cpu::load(x) + cpu::load(bias);
   cpu::store(out, gelu<Arithmetic<Compute>, kForm, Traits<T>::kPrecision>(v));

@@ -1,6 +1,6 @@
 // out[row, column] = gelu(x[row, column] + bias[column]): one pass over memory.
 //
-// A block of 256 threads covers a tile: 2^threads_x_log2 threads side by side along the columns, the
+// A block of 128 threads covers a tile: 2^threads_x_log2 threads side by side along the columns, the
 // others below them along the rows. Each thread owns TF_VECTOR neighbouring columns, loads their bias
 // once and walks down TF_ROWS rows, whose loads are all in flight before the first result is needed.
 // Tiles are numbered along the columns first, so neighbouring blocks touch neighbouring memory. Only
@@ -50,17 +50,11 @@ TF_DEVICE tf::i64 row_offset(const RowMap& map, tf::i64 row) {
 }
 
 using Vector = tf::Vector<Storage, TF_VECTOR>;
-using Values = tf::Vector<tf::Compute<Storage>, TF_VECTOR>;
+using truefuse::bias_gelu::Gelu;
+using truefuse::bias_gelu::gelu_of_sum;
+constexpr Gelu kForm = TF_EXACT ? Gelu::kExact : Gelu::kTanh;
 
-TF_DEVICE Vector gelu_of_sum(const Vector& x, const Values& bias) {
-  Values values = tf::to_float(x);
-  TF_UNROLL for (int i = 0; i < TF_VECTOR; ++i) {
-    values[i] = bias_gelu::gelu<Storage, TF_EXACT>(values[i] + bias[i]);
-  }
-  return tf::from_float<Storage>(values);
-}
-
-TF_KERNEL(256)
+TF_KERNEL(128)
 void bias_gelu_forward(Storage* out, const Storage* x, const Storage* bias, tf::i64 rows,
                        tf::i64 hidden, tf::i64 bias_stride, tf::u32 bias_is_vector,
                        tf::u32 threads_x_log2, tf::u32 column_tiles, tf::u32 tiles, RowMap map) {
@@ -78,19 +72,21 @@ void bias_gelu_forward(Storage* out, const Storage* x, const Storage* bias, tf::
     Vector values[TF_ROWS];
     TF_UNROLL for (int r = 0; r < TF_ROWS; ++r) {
       const tf::i64 row = first_row + tf::i64(r * threads_y);
-      if (row < rows) values[r] = tf::load_streaming<TF_VECTOR>(x + row_offset(map, row) + column);
+      if (row < rows) values[r] = tf::load<TF_VECTOR>(x + row_offset(map, row) + column);
     }
-    Values bias_values;
+    Vector bias_values;
     if (bias_is_vector) {
-      bias_values = tf::to_float(tf::load<TF_VECTOR>(bias + column));
+      bias_values = tf::load<TF_VECTOR>(bias + column);
     } else {
       TF_UNROLL for (int i = 0; i < TF_VECTOR; ++i) {
-        bias_values[i] = tf::to_float(bias[(column + i) * bias_stride]);
+        bias_values[i] = bias[(column + i) * bias_stride];
       }
     }
     TF_UNROLL for (int r = 0; r < TF_ROWS; ++r) {
       const tf::i64 row = first_row + tf::i64(r * threads_y);
-      if (row < rows) tf::store(out + row * hidden + column, gelu_of_sum(values[r], bias_values));
+      if (row < rows) {
+        tf::store(out + row * hidden + column, gelu_of_sum<kForm>(values[r], bias_values));
+      }
     }
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// gelu(v) of a number or of a vector of numbers: one text for the GPU, the simulator and the CPU path.
-// It includes nothing and takes its arithmetic as a parameter.
+// gelu(v) of a number or of a vector of numbers: one text for the GPU, the simulator and the CPU
+// path. It includes nothing and takes its arithmetic as a parameter.
 //
 // Both forms are v F(v) with F(v) + F(-v) = 1, so only the lower tail q = F(-|v|), a number in
 // [0, 1/2], has to be found:
@@ -16,18 +16,22 @@
 // the result goes through the subnormals even where a device's exp2 and reciprocal flush theirs.
 // -0 gives -0, +inf gives +inf, -inf gives -0, NaN gives NaN.
 //
-// Largest errors in ulp of the result, when exp2 and reciprocal are good to 1 ulp: float and double 2.
-// The half types are computed in float and rounded once: 0.51 for f16 and 0.52 for bf16.
+// Largest errors in ulp of the result, when exp2 and reciprocal are good to 1 ulp: float and
+// double 2. The half types are computed in float and rounded once: 0.51 for f16 and 0.52 for bf16.
 //
 // An arithmetic A names its types Value (constructible from a Scalar) and Scalar (float or double),
 // and has the static functions
 //   fma(a, b, c)            with one rounding
-//   abs(a), min(a, b)       the minimum of a NaN and a number may be either
-//   if_negative(v, a, b)    v < 0 ? a : b
+//   magnitude(v, limit)     the smaller one of |v| and limit; for a NaN either
+//   positive_part(v)        v < 0 ? -0 : v, so that a NaN stays
 //   reciprocal(d)           1 / d to a few ulp, for d in [1, 128]
+//   rough_reciprocal(d)     1 / d to 2^-13 or, in double, to 2^-26
 //   exp2_small(f)           2^f for |f| <= 0.51
 //   shift_exponent(e, m)    e 2^n, a normal number, where m = round_to_integer + n
 //   exp2(y)                 2^y for y in [-126, 16] to a few ulp; for the half types only
+// and the constant kSaturates: whether exp2 and reciprocal take any argument and give 0 or infinity
+// where the result leaves the range; then also
+//   cut_below(v, limit)     v < limit ? limit : v, so that a NaN stays
 // Except in fma, no product is an operand of a sum: contraction changes no result.
 
 #if defined(TF_DEVICE)
@@ -49,8 +53,9 @@ TF_DEVICE typename A::Value polynomial(typename A::Value, typename A::Scalar c0)
   return typename A::Value(c0);
 }
 template <class A, class... Scalars>
-TF_DEVICE typename A::Value polynomial(typename A::Value x, typename A::Scalar c0, Scalars... c) {
-  return A::fma(polynomial<A>(x, c...), x, typename A::Value(c0));
+TF_DEVICE typename A::Value polynomial(typename A::Value x, typename A::Scalar c0,
+                                       typename A::Scalar c1, Scalars... c) {
+  return A::fma(polynomial<A>(x, c1, c...), x, typename A::Value(c0));
 }
 
 /// Adding it to a moderate number leaves that number's nearest integer in the low bits of the sum.
@@ -65,22 +70,21 @@ template <class A>
 TF_DEVICE typename A::Value exp2_polynomial(typename A::Value f) {
   using V = typename A::Value;
   if constexpr (sizeof(typename A::Scalar) == 8) {
-    const V slope = polynomial<A>(
-        f, 0.6931471805599453, 0.24022650695910072, 0.05550410866482177, 0.009618129107628487,
-        0.0013333558146374144, 0.00015403530393354731, 1.5252733871114833e-05,
-        1.3215486823336039e-06, 1.0178045263895291e-07, 7.054891451672409e-09,
-        4.4575378232073635e-10, 2.573783728096662e-11);
+    const V slope =
+        polynomial<A>(f, 0.6931471805599453, 0.24022650695910072, 0.05550410866482177,
+                      0.009618129107628487, 0.0013333558146374144, 0.00015403530393354731,
+                      1.5252733871114833e-05, 1.3215486823336039e-06, 1.0178045263895291e-07,
+                      7.054891451672409e-09, 4.4575378232073635e-10, 2.573783728096662e-11);
     return A::fma(f, slope, V(1.0));
   } else {
-    const V slope =
-        polynomial<A>(f, 0.69314724f, 0.24022652f, 0.055503104f, 0.009617693f, 0.0013406675f,
-                      0.00015594762f);
+    const V slope = polynomial<A>(f, 0.69314724f, 0.24022652f, 0.055503104f, 0.009617693f,
+                                  0.0013406675f, 0.00015594762f);
     return A::fma(f, slope, V(1.0f));
   }
 }
 
-/// 2^(shift - x c - y d), where y d is small beside x c. The integer part goes into the exponent and
-/// the rest is found by fma, so that no digit of a large x c is missed.
+/// 2^(shift - x c - y d), where y d is small beside x c. The integer part goes into the exponent
+/// and the rest is found by fma, so that no digit of a large x c is missed.
 template <class A>
 TF_DEVICE typename A::Value exp2_of_negative(typename A::Value x, typename A::Value c,
                                              typename A::Value y, typename A::Value d,
@@ -92,16 +96,31 @@ TF_DEVICE typename A::Value exp2_of_negative(typename A::Value x, typename A::Va
   return A::shift_exponent(A::exp2_small(f), m);
 }
 
-/// (n + n_low) / (d + d_low) from an approximate reciprocal, with little more than the last rounding.
+/// The same without the correction.
 template <class A>
-TF_DEVICE typename A::Value quotient(typename A::Value n, typename A::Value n_low,
-                                     typename A::Value d, typename A::Value d_low) {
+TF_DEVICE typename A::Value exp2_of_negative(typename A::Value x, typename A::Value c,
+                                             typename A::Scalar shift) {
   using V = typename A::Value;
-  const V reciprocal = A::reciprocal(d);
-  const V q = n * reciprocal;
-  const V rest = A::fma(-q, d, n) + A::fma(-q, d_low, n_low);
-  return A::fma(rest, reciprocal, q);
+  const V magic = V(round_to_integer<typename A::Scalar>() + shift);
+  const V m = A::fma(x, -c, magic);
+  return A::shift_exponent(A::exp2_small(A::fma(x, -c, magic - m)), m);
 }
+
+/// a / (d + d_low) as high + low; the error of the rough reciprocal counts by its square. `rounded`
+/// is their sum.
+template <class A>
+struct Ratio {
+  using V = typename A::Value;
+  V high, low, rounded;
+
+  TF_DEVICE Ratio(V a, V d, V d_low) {
+    const V reciprocal = A::rough_reciprocal(d);
+    high = a * reciprocal;
+    const V rest = A::fma(-high, d_low, A::fma(-high, d, a));
+    low = rest * reciprocal;
+    rounded = A::fma(rest, reciprocal, high);
+  }
+};
 
 /// scaled(a) is a q / kScale for a = min(|v|, kLimit).
 template <class A, Gelu kForm, Precision kPrecision>
@@ -117,25 +136,31 @@ struct Tail<A, Gelu::kTanh, Precision::kFull> {
   static constexpr S kScale = kDouble ? S(0x1p-128) : S(0x1p-32);
 
   TF_DEVICE static V scaled(V a) {
-    // 2 u log2(e) = a (c1 + c3 a^2), each constant in two parts. c1 has so few digits that c - c1 is
-    // exact.
-    const V c1(kDouble ? S(0x1.26aec21bce760p+1) : S(0x1.26aec0p+1));
-    const V c1_low(kDouble ? S(-2.9772962085427412e-15) : S(2.51366981e-7));
-    const V c3(kDouble ? S(0x1.a5a7cf7572a98p-4) : S(0x1.a5a7d0p-4));
-    const V c3_low(kDouble ? S(-5.97817740072e-18) : S(-2.01619844e-9));
+    // 2 u log2(e) = a (c1 + c3 a^2); in double each constant in two parts, and c1 with so few
+    // digits that c - c1 is exact.
+    const V c1(kDouble ? S(0x1.26aec21bce760p+1) : S(2.3022082));
+    const V c3(kDouble ? S(0x1.a5a7cf7572a98p-4) : S(0.10294324));
     const V square = a * a;
-    const V square_low = A::fma(a, a, -square);
     const V c = A::fma(square, c3, c1);
-    const V c_low = A::fma(square, c3, c1 - c) +
-                    A::fma(square_low, c3, A::fma(square, c3_low, c1_low));
+    V e;
+    if constexpr (kDouble) {
+      const V c1_low(S(-2.9772962085427412e-15));
+      const V c3_low(S(-5.97817740072e-18));
+      const V square_low = A::fma(a, a, -square);
+      const V c_low =
+          A::fma(square, c3, c1 - c) + A::fma(square_low, c3, A::fma(square, c3_low, c1_low));
+      e = exp2_of_negative<A>(a, c, a, c_low, kShift);
+    } else {
+      // A rounding of c costs up to |u| / 2 ulp in the tail, where the usual 1 + tanh(u) has no
+      // digit left at all; to save it would take a quarter of the kernel's instructions.
+      e = exp2_of_negative<A>(a, c, kShift);
+    }
 
     // q = e / (1 + e) with e = 2^(-a c).
-    const V e = exp2_of_negative<A>(a, c, a, c_low, kShift);
-    const V ae = a * e;
-    const V ae_low = A::fma(a, e, -ae);
     const V d = A::fma(e, V(kScale), V(S(1)));
     const V d_low = A::fma(e, V(kScale), V(S(1)) - d);
-    return quotient<A>(ae, ae_low, d, d_low);
+    const Ratio<A> ratio(a, d, d_low);
+    return A::fma(e, ratio.high, e * ratio.low);
   }
 };
 
@@ -167,18 +192,22 @@ struct Tail<A, Gelu::kExact, Precision::kFull> {
     const V w = u * correction(u);
     const V d = A::fma(a, slope, intercept);
     const V d_low = A::fma(a, slope, intercept - d);
-    const V ae = a * e;
-    const V ae_low = A::fma(a, e, -ae);
-    const V n = A::fma(ae, w, ae);
-    const V n_low = A::fma(ae, w, ae - n) + ae_low;
-    return quotient<A>(n, n_low, d, d_low);
+    const Ratio<A> ratio(a, d, d_low);
+    return A::fma(e, ratio.high, e * A::fma(ratio.rounded, w, ratio.low));
   }
 
  private:
   TF_DEVICE static V correction(V u) {
     if constexpr (kDouble) {
-      return polynomial<A>(
-          u, -0.13529440047265986, -0.026331181536900162, 0.09624302649301418, -0.08538697728551792, 0.04355852751723628, -0.011291526504461793, -0.0009255497345383897, 0.001622274241907233, -0.0001877602843696194, -0.00020739295969602483, 4.484001230319069e-05, 3.210473884297957e-05, -7.203046398894896e-06, -6.081947315665739e-06, 7.944414986642374e-07, 1.2654471581753373e-06, 3.554506498525649e-08, -2.504561311609353e-07, -5.786270435008975e-08, 3.780249710196892e-08, 1.9761211748904612e-08, -1.7002001311856775e-09, -3.1502034690520164e-09, -6.207281692680227e-10);
+      return polynomial<A>(u, -0.13529440047265986, -0.026331181536900162, 0.09624302649301418,
+                           -0.08538697728551792, 0.04355852751723628, -0.011291526504461793,
+                           -0.0009255497345383897, 0.001622274241907233, -0.0001877602843696194,
+                           -0.00020739295969602483, 4.484001230319069e-05, 3.210473884297957e-05,
+                           -7.203046398894896e-06, -6.081947315665739e-06, 7.944414986642374e-07,
+                           1.2654471581753373e-06, 3.554506498525649e-08, -2.504561311609353e-07,
+                           -5.786270435008975e-08, 3.780249710196892e-08, 1.9761211748904612e-08,
+                           -1.7002001311856775e-09, -3.1502034690520164e-09,
+                           -6.207281692680227e-10);
     } else {
       return polynomial<A>(u, -0.13529392f, -0.02633775f, 0.096246175f, -0.08538538f, 0.04356438f,
                            -0.01128486f, -0.0009672668f, 0.0016034552f, -0.000119972f,
@@ -230,14 +259,27 @@ struct Tail<A, Gelu::kExact, Precision::kBf16> {
   }
 };
 
+/// The tanh form as v / (1 + 2^(v c)) for the half types, where exp2 and the reciprocal are
+/// instructions that take any argument and saturate: the fewest instructions of all. Results below
+/// 1.2e-37 (v < -10) become -0.
+template <class A>
+TF_DEVICE typename A::Value tanh_form_saturating(typename A::Value v) {
+  using V = typename A::Value;
+  const V cut = A::cut_below(v, V(-1e30f));  // -inf would meet 1 / (1 + inf) = 0.
+  const V c = A::fma(cut * cut, V(-0.10294324f), V(-2.3022082f));
+  return cut * A::reciprocal(V(1.0f) + A::exp2(cut * c));
+}
+
 template <class A, Gelu kForm, Precision kPrecision>
 TF_DEVICE typename A::Value gelu(typename A::Value v) {
   using V = typename A::Value;
-  using S = typename A::Scalar;
-  using Form = Tail<A, kForm, kPrecision>;
-  const V below = Form::scaled(A::min(A::abs(v), V(Form::kLimit)));
-  const V above = A::if_negative(v, V(S(-0.0)), v);  // A NaN is not negative and comes through here.
-  return A::fma(-below, V(Form::kScale), above);
+  if constexpr (kForm == Gelu::kTanh && kPrecision != Precision::kFull && A::kSaturates) {
+    return tanh_form_saturating<A>(v);
+  } else {
+    using Form = Tail<A, kForm, kPrecision>;
+    const V below = Form::scaled(A::magnitude(v, V(Form::kLimit)));
+    return A::fma(-below, V(Form::kScale), A::positive_part(v));
+  }
 }
 
 }  // namespace truefuse::bias_gelu
@@ -250,11 +292,13 @@ template <class T>
 struct DeviceArithmetic {
   using Value = T;
   using Scalar = T;
+  static constexpr bool kSaturates = sizeof(T) == 4;
 
   TF_DEVICE static T fma(T a, T b, T c) { return tf::fma(a, b, c); }
-  TF_DEVICE static T abs(T a) { return tf::abs(a); }
-  TF_DEVICE static T min(T a, T b) { return tf::min(a, b); }
-  TF_DEVICE static T if_negative(T v, T a, T b) { return v < T(0) ? a : b; }
+  TF_DEVICE static T magnitude(T v, T limit) { return tf::min(tf::abs(v), limit); }
+  TF_DEVICE static T positive_part(T v) { return v < T(0) ? T(-0.0) : v; }
+  TF_DEVICE static T cut_below(T v, T limit) { return tf::max_nan(v, limit); }
+  TF_DEVICE static T rough_reciprocal(T d) { return reciprocal(d); }
   TF_DEVICE static T exp2(T y) { return tf::exp2_fast(y); }
 
   TF_DEVICE static T reciprocal(T d) {

@@ -22,6 +22,7 @@ namespace {
 constexpr int kVectorBytes = 64;
 // The unmasked intrinsics draw false warnings of g++ 11 and 12 about uninitialised values.
 constexpr __mmask16 kAllLanes = 0xffff;
+constexpr __mmask8 kAllDoubleLanes = 0xff;
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define TRUEFUSE_CPU_AVX2 1
 constexpr int kVectorBytes = 32;
@@ -96,7 +97,29 @@ Vector<T> fma(Vector<T> a, Vector<T> b, Vector<T> c) {
 /// The smaller one; b if one of them is a NaN.
 template <class T>
 Vector<T> min(Vector<T> a, Vector<T> b) {
+#if defined(TRUEFUSE_CPU_AVX512)
+  if constexpr (sizeof(T) == 4) return _mm512_maskz_min_ps(kAllLanes, a.native, b.native);
+  if constexpr (sizeof(T) == 8) return _mm512_maskz_min_pd(kAllDoubleLanes, a.native, b.native);
+#elif defined(TRUEFUSE_CPU_AVX2)
+  if constexpr (sizeof(T) == 4) return _mm256_min_ps(a.native, b.native);
+  if constexpr (sizeof(T) == 8) return _mm256_min_pd(a.native, b.native);
+#else
   return a.native < b.native ? a.native : b.native;
+#endif
+}
+
+/// The larger one; b if one of them is a NaN or both are zeros.
+template <class T>
+Vector<T> max(Vector<T> a, Vector<T> b) {
+#if defined(TRUEFUSE_CPU_AVX512)
+  if constexpr (sizeof(T) == 4) return _mm512_maskz_max_ps(kAllLanes, a.native, b.native);
+  if constexpr (sizeof(T) == 8) return _mm512_maskz_max_pd(kAllDoubleLanes, a.native, b.native);
+#elif defined(TRUEFUSE_CPU_AVX2)
+  if constexpr (sizeof(T) == 4) return _mm256_max_ps(a.native, b.native);
+  if constexpr (sizeof(T) == 8) return _mm256_max_pd(a.native, b.native);
+#else
+  return a.native > b.native ? a.native : b.native;
+#endif
 }
 
 template <class T>
@@ -106,22 +129,23 @@ Vector<T> abs(Vector<T> a) {
   return reinterpret_cast<typename Vector<T>::Native>(reinterpret_cast<Bits>(a.native) & ~sign);
 }
 
-/// condition < 0 ? a : b
+/// 1 / d for normal numbers of moderate size, to 2^-13 or, in double, exact.
 template <class T>
-Vector<T> if_negative(Vector<T> condition, Vector<T> a, Vector<T> b) {
-  return condition.native < T(0) ? a.native : b.native;
-}
-
-/// 1 / d to 2 ulp, for normal numbers of moderate size.
-template <class T>
-Vector<T> reciprocal(Vector<T> d) {
+Vector<T> rough_reciprocal(Vector<T> d) {
 #if defined(TRUEFUSE_CPU_AVX512)
-  if constexpr (sizeof(T) == 4) {
-    const Vector<T> r = _mm512_maskz_rcp14_ps(kAllLanes, d.native);
-    return fma(fma(-d, r, Vector<T>(T(1))), r, r);
-  }
+  if constexpr (sizeof(T) == 4) return _mm512_maskz_rcp14_ps(kAllLanes, d.native);
 #endif
   return T(1) / d.native;
+}
+
+/// The same to 2 ulp.
+template <class T>
+Vector<T> reciprocal(Vector<T> d) {
+  const Vector<T> rough = rough_reciprocal(d);
+#if defined(TRUEFUSE_CPU_AVX512)
+  if constexpr (sizeof(T) == 4) return fma(fma(-d, rough, Vector<T>(T(1))), rough, rough);
+#endif
+  return rough;
 }
 
 /// e 2^n where m is 1.5 2^23 + n (float) or 1.5 2^52 + n (double) and the product a normal number.

@@ -164,7 +164,8 @@ def cache_list(as_json: Annotated[bool, typer.Option("--json")] = False) -> None
         when = datetime.fromtimestamp(entry["modified"], timezone.utc)
         state = "" if entry["valid"] else "  damaged: will be compiled again"
         screen.line(
-            f"{entry['digest'][:12]}  {entry['label']}  {entry['bytes']} B  "
+            f"{entry['digest'][:12]}  {entry['label']} {entry.get('target', '')}  "
+            f"{entry['bytes']} B  "
             f"{when:%Y-%m-%d %H:%M}Z{state}"
         )
 
@@ -187,7 +188,7 @@ def cache_why(
     if not found:
         screen.line(f"{name}: no entry in the cache; the first call compiles.")
     for entry in found:
-        label = f"{entry['digest'][:12]}  {entry['label']}"
+        label = f"{entry['digest'][:12]}  {entry['label']} {entry.get('target', '')}".rstrip()
         if entry["current"]:
             screen.line(f"{label}: current")
             continue

@@ -93,6 +93,8 @@ def show_result(screen: Screen, result: Result) -> None:
         ):
             if text:
                 screen.line(f"{name:<9} {text}", indent=4)
+        if result.traceback:
+            screen.line("traceback in the report", "dim", indent=4)
 
 
 def show_timing(screen: Screen, performance: dict[str, Any]) -> None:

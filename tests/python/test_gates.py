@@ -299,10 +299,26 @@ def test_compile_gate_lists_missing_compilers(small):
 
 
 def test_compile_gate_reports_a_compiler_that_fails(small, native):
-    native.compile = lambda *arguments: {"ok": False, "error": "error: expected ';'"}
+    log = "hipRTC could not compile\nIn file included from a.h\nb.h:3:1: error: expected ';'\n ^"
+    native.compile = lambda *arguments: {"ok": False, "error": log}
     found = run(small, "compile")
     assert (found.status, found.reason) == (Status.FAIL, "does-not-compile")
-    assert "expected ';'" in found.got
+    assert found.got == "b.h:3:1: error: expected ';'"
+    assert found.numbers["table"][0]["error"] == log
+
+
+def test_compile_gate_builds_every_shown_variant(small, native):
+    """The timed one compiles, another does not."""
+    operator = native.operators()[0]
+    operator["variants"][1]["shown"] = True
+    native.operators = lambda: [operator]
+    good = native.compile
+    native.compile = lambda op, arch, label, *rest: (
+        {"ok": False, "error": "ambiguous call"} if "f64" in label else good(op, arch, label, *rest)
+    )
+    found = run(small, "compile")
+    assert (found.status, found.reason) == (Status.FAIL, "does-not-compile")
+    assert (found.first, found.got) == ("hipRTC for gfx906, f64 tanh", "ambiguous call")
 
 
 def test_compile_gate_without_compilers_is_skipped_on_a_cpu(small, native):

@@ -14,7 +14,7 @@ from truefuse.environment import device_facts
 from truefuse.verdict import Result, Status
 
 NAME = "compile"
-MORE_TARGETS = {"hipRTC": ("gfx906", "gfx90a")}
+SHOWN_TARGETS = {"hipRTC": ("gfx906", "gfx90a"), "NVRTC": ("sm_90a",)}
 
 
 def run(context: Context) -> Result:
@@ -35,8 +35,9 @@ def run(context: Context) -> Result:
         for arch in _targets(context, toolchain):
             row = _compile(operator, arch, toolchain["name"])
             rows.append(row)
-            if row.get("error"):
-                problems.append(f"{toolchain['name']} for {arch}: {row['error']}")
+            if "error" in row:
+                what = f"{toolchain['name']} for {arch}, {row['variant']}"
+                problems.append((what, _essence(row["error"])))
     new = sorted(_files_beside(context.case.source) - before)
     numbers = {"table": rows, "new_files": new, "source_files": len(before)}
     if new:
@@ -54,10 +55,10 @@ def run(context: Context) -> Result:
             NAME,
             Status.FAIL,
             "does-not-compile",
-            f"does not compile: {problems[0].splitlines()[0]}",
+            f"{len(problems)} of {len(rows)} builds failed; the compiler's words are in the report",
             expected="a code object",
-            got="\n".join(problems),
-            first=problems[0].splitlines()[0],
+            got=problems[0][1],
+            first=problems[0][0],
             numbers=numbers,
         )
     compiled = [row for row in rows if "cold_seconds" in row]
@@ -76,14 +77,14 @@ def run(context: Context) -> Result:
         NAME,
         Status.PASS,
         "compiles",
-        f"{operator['variant']} for {targets}",
+        f"{len(operator['variants'])} variants for {targets}; timed: {operator['variants'][0]}",
         lines=[_line(row) for row in rows],
         numbers=numbers,
     )
 
 
 def _registered(context: Context) -> dict[str, Any] | None:
-    """Name and first shown variant of the case's operator."""
+    """Name and the shown variants of the case's operator."""
     if context.case.operator is None:
         return None
     from truefuse import _native
@@ -92,7 +93,7 @@ def _registered(context: Context) -> dict[str, Any] | None:
         if f"{operator['namespace']}::{operator['name']}" == context.case.operator:
             shown = [v for v in operator["variants"] if v["shown"]] or operator["variants"]
             if shown:
-                return {"name": operator["name"], "variant": shown[0]["label"]}
+                return {"name": operator["name"], "variants": [v["label"] for v in shown]}
     return None
 
 
@@ -102,21 +103,27 @@ def _targets(context: Context, toolchain: dict[str, Any]) -> tuple[str, ...]:
     if context.device.type == "cuda":
         own = device_facts(context.device)["arch"]
         return (own,) if own.startswith("gfx") == default.startswith("gfx") else ()
-    return MORE_TARGETS.get(toolchain["name"], (default,))
+    return SHOWN_TARGETS.get(toolchain["name"], (default,))
 
 
 def _compile(operator: dict[str, Any], arch: str, compiler: str) -> dict[str, Any]:
     from truefuse import _native
 
-    def build(cache: bool) -> dict[str, Any]:
-        return _native.compile(operator["name"], arch, operator["variant"], compiler, cache)
+    def build(label: str, cache: bool) -> dict[str, Any]:
+        return _native.compile(operator["name"], arch, label, compiler, cache)
 
     row: dict[str, Any] = {"compiler": compiler, "arch": arch}
-    cold = build(cache=False)
+    timed, *others = operator["variants"]
+    cold = build(timed, cache=False)
     if not cold["ok"]:
-        return {**row, "error": cold["error"]}
-    build(cache=True)  # publishes, where it is not there yet
-    cached = build(cache=True)
+        return {**row, "variant": timed, "error": cold["error"]}
+    build(timed, cache=True)  # publishes, where it is not there yet
+    cached = build(timed, cache=True)
+    # A compiler that is a program takes seconds for each: there one variant has to do.
+    for label in others if compiler in SHOWN_TARGETS else ():
+        other = build(label, cache=True)
+        if not other["ok"]:
+            return {**row, "variant": label, "error": other["error"]}
     return {
         **row,
         "arch": cold["target"],
@@ -128,6 +135,12 @@ def _compile(operator: dict[str, Any], arch: str, compiler: str) -> dict[str, An
         "resources": cold["resources"],
         "occupancy": cold["occupancy"],
     }
+
+
+def _essence(log: str) -> str:
+    """The line of a compiler's log that says what is wrong."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if "error:" in line), lines[0] if lines else "no message")
 
 
 def _absence(toolchain: dict[str, Any]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -88,6 +89,15 @@ inline void write_script(const std::string& path, const std::string& body) {
 /// Prints that a tool is missing here; the test then checks what a user without it is told.
 inline void say_missing(std::string_view tool) {
   std::cout << "[ MISSING  ] " << tool << " is not installed here; checked the sentence instead\n";
+}
+
+/// Says so, and checks that the error for a user without the compiler names it and the remedy.
+inline void expect_missing(const char* compiler, const char* arch, const std::string& remedy) {
+  say_missing(compiler);
+  const ScopedVariable rtc("TRUEFUSE_RTC", nullptr);
+  const std::string message = error_of([&] { compiler_for(arch, python_paths(), compiler); });
+  EXPECT_NE(message.find(std::string(compiler) + " not found"), std::string::npos) << message;
+  EXPECT_NE(message.find("(" + remedy), std::string::npos) << message;
 }
 
 }  // namespace truefuse::jit::testing

@@ -37,27 +37,50 @@ TEST(Toolchains, NamedFilesAreTheOnlyPlace) {
   }
 }
 
-TEST(Toolchains, NvrtcOfPyTorchComesBeforeOthers) {
-  const std::string nvrtc = [] {
-    const ScopedVariable variable("TRUEFUSE_NVRTC", nullptr);
-    return find_nvrtc(python_paths());
-  }();
-  if (nvrtc.empty()) testing::say_missing("NVRTC");
-  // A site directory as pip lays it out.
-  const TemporaryDirectory site;
-  const std::string first = site.path() + "/nvidia/cuda_nvrtc/lib",
-                    second = site.path() + "/nvidia/cu13/lib";
-  std::filesystem::create_directories(first);
-  std::filesystem::create_directories(second);
-  std::ofstream(first + "/libnvrtc.so.12") << "12";
-  std::ofstream(first + "/libnvrtc-builtins.so.12.4") << "12";
-  const SearchPaths paths{"", {site.path()}};
+TEST(Toolchains, NvrtcIsFoundInPythonPackages) {
+  const ScopedVariable variable("TRUEFUSE_NVRTC", nullptr);
   for (const std::string& mapped : mapped_libraries()) {
     ASSERT_EQ(mapped.find("libnvrtc.so"), std::string::npos) << "found first, rightly: " << mapped;
   }
-  EXPECT_EQ(find_nvrtc(paths), first + "/libnvrtc.so.12");
-  std::ofstream(second + "/libnvrtc.so.13") << "13";
-  EXPECT_EQ(find_nvrtc(paths), second + "/libnvrtc.so.13");
+  // A site directory as pip lays it out.
+  const TemporaryDirectory site;
+  const std::string before_13 = site.path() + "/nvidia/cuda_nvrtc/lib";
+  const std::string from_13_on = site.path() + "/nvidia/cu13/lib";
+  std::filesystem::create_directories(before_13);
+  std::filesystem::create_directories(from_13_on);
+  std::ofstream(before_13 + "/libnvrtc.so.12") << "12";
+  std::ofstream(before_13 + "/libnvrtc-builtins.so.12.4") << "12";
+  const SearchPaths paths{"", {site.path()}};
+  EXPECT_EQ(find_nvrtc(paths), before_13 + "/libnvrtc.so.12");
+  std::ofstream(from_13_on + "/libnvrtc.so.13") << "13";
+  EXPECT_EQ(find_nvrtc(paths), from_13_on + "/libnvrtc.so.13");
+}
+
+TEST(Toolchains, TheNvrtcThatPyTorchWouldLoadComesFirst) {
+  const ScopedVariable variable("TRUEFUSE_NVRTC", nullptr);
+  const TemporaryDirectory site;
+  const std::string torch = site.path() + "/torch/lib",
+                    packages = site.path() + "/nvidia/cuda_nvrtc/lib";
+  const std::string newer = site.path() + "/nvidia/cu13/lib";
+  for (const std::string& directory : {torch, packages, newer}) {
+    std::filesystem::create_directories(directory);
+  }
+  std::ofstream(newer + "/libnvrtc.so.13") << "13";
+  const ProcessResult nvrtc =
+      run_process({"c++", "-shared", "-x", "c++", "/dev/null", "-Wl,-soname,libnvrtc.so.12", "-o",
+                   packages + "/libnvrtc.so.12"});
+  if (!nvrtc.started) {
+    testing::say_missing("c++");
+    EXPECT_EQ(find_nvrtc({torch, {site.path()}}), newer + "/libnvrtc.so.13");
+    return;
+  }
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.errors;
+  const ProcessResult caffe2 = run_process(
+      {"c++", "-shared", "-Wl,--no-as-needed", packages + "/libnvrtc.so.12",
+       "-Wl,-rpath,$ORIGIN/../../nvidia/cuda_nvrtc/lib", "-o", torch + "/libcaffe2_nvrtc.so"});
+  ASSERT_TRUE(caffe2.ok()) << caffe2.errors;
+  EXPECT_EQ(std::filesystem::canonical(find_nvrtc({torch, {site.path()}})),
+            std::filesystem::canonical(packages + "/libnvrtc.so.12"));
 }
 
 TEST(Toolchains, VersionsAreOrderedAndFilesListedOnce) {
@@ -93,6 +116,7 @@ TEST(Toolchains, SharedLibrariesAreInspectedWithoutLoading) {
 }
 
 TEST(Toolchains, RtcComesFirstAndCanBeTurnedOff) {
+  const ScopedVariable allowed("TRUEFUSE_RTC", nullptr);
   for (const auto& [arch, rtc, program] :
        {std::tuple("sm_90", "NVRTC", "nvcc"), std::tuple("gfx906", "hipRTC", "hipcc")}) {
     const auto names = [&](std::string_view preference) {
@@ -123,6 +147,7 @@ TEST(Toolchains, CompilersAreKeptForTheProcess) {
 }
 
 TEST(Toolchains, WithoutAnyCompilerTheErrorSaysWhatToInstall) {
+  const ScopedVariable allowed("TRUEFUSE_RTC", nullptr);
   const ScopedVariable nvrtc("TRUEFUSE_NVRTC", "/nonexistent/libnvrtc.so");
   const ScopedVariable nvcc("TRUEFUSE_NVCC", "/nonexistent/nvcc");
   const std::string message = error_of([] { compiler_for("sm_90", python_paths()); });
@@ -143,6 +168,7 @@ TEST(Toolchains, AnArchThatNothingKnowsIsAnError) {
 }
 
 TEST(Toolchains, FindingsNameAllFourAndTheirRemedies) {
+  const ScopedVariable allowed("TRUEFUSE_RTC", nullptr);
   const auto findings = find_toolchains(python_paths());
   ASSERT_EQ(findings.size(), 4u);
   const char* names[] = {"NVRTC", "hipRTC", "nvcc", "hipcc"};
