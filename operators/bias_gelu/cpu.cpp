@@ -21,11 +21,13 @@ constexpr std::int64_t kGrain = 16384;        // Elements worth a thread: about 
 constexpr std::int64_t kShortColumns = 1024;  // Shorter rows than this are joined where x is dense.
 
 const CpuKernels& kernels() {
+#if defined(__x86_64__)
   switch (cpu::level()) {
     case cpu::Level::kAvx512: return kCpuKernels_avx512;
     case cpu::Level::kAvx2: return kCpuKernels_avx2;
     case cpu::Level::kBase: break;
   }
+#endif
   return kCpuKernels_base;
 }
 

@@ -13,12 +13,18 @@ constexpr std::int64_t kAccessBytes = 16;
 constexpr std::size_t kMaxRowDims = 6;
 // HIP refuses a launch of 2^32 threads or more in one dimension; blocks walk over the rest.
 constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 32) / kThreads - 1;
-constexpr std::int64_t kMaxTiles = (std::int64_t{1} << 32) - kMaxBlocks - 1;
+constexpr std::int64_t kMaxTiles = std::int64_t{1} << 31;
 
 /// The leading dimensions of x, innermost first, merged where one stride describes two of them.
 struct RowMap {
   std::array<std::int64_t, kMaxRowDims> sizes;
   std::array<std::int64_t, kMaxRowDims> strides;
+};
+
+/// How rows and columns are cut into tiles: see kernel.hip, whose structs have the same members.
+struct TileMap {
+  std::uint32_t count, column_tiles, multiplier, shift;
+  std::uint32_t rows, columns;
 };
 
 struct Rows {
@@ -91,6 +97,29 @@ std::uint32_t threads_x_log2(std::int64_t vectors_per_row) {
   return best;
 }
 
+TileMap cut_into_tiles(std::int64_t rows, std::int64_t columns, std::int64_t tile_rows,
+                       std::int64_t tile_columns) {
+  const std::int64_t column_tiles = (columns + tile_columns - 1) / tile_columns;
+  const std::int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
+  if (row_tiles > kMaxTiles / column_tiles) {
+    throw Error("bias_gelu: x has " + std::to_string(rows) + " rows of " + std::to_string(columns) +
+                " columns; one call covers at most 2^31 tiles of " + std::to_string(tile_rows) +
+                " rows and " + std::to_string(tile_columns) + " columns. Call it on parts of x");
+  }
+  // With l = ceil(log2 d) and m = ceil(2^(31+l) / d) < 2^32, t * m >> (31+l) is t / d for t < 2^31.
+  std::uint32_t log2 = 0;
+  while ((std::int64_t{1} << log2) < column_tiles) ++log2;
+  const auto divisor = static_cast<std::uint64_t>(column_tiles);
+  const std::uint32_t shift = 31 + log2;
+  const std::uint64_t multiplier = ((std::uint64_t{1} << shift) + divisor - 1) / divisor;
+  return {static_cast<std::uint32_t>(row_tiles * column_tiles),
+          static_cast<std::uint32_t>(column_tiles),
+          static_cast<std::uint32_t>(multiplier),
+          shift,
+          static_cast<std::uint32_t>(tile_rows),
+          static_cast<std::uint32_t>(tile_columns)};
+}
+
 std::int64_t storage_code(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -151,21 +180,14 @@ void plan(const Call& call, const DeviceFacts& /*device*/, Plan& plan) {
       vector == 1 ? bias_stride == 1 : bias_stride == 1 && aligned(bias.data);
 
   const std::uint32_t log2 = threads_x_log2((hidden + vector - 1) / vector);
-  const std::int64_t tile_columns = (std::int64_t{1} << log2) * vector;
-  const std::int64_t tile_rows = (kThreads >> log2) * rows_per_thread(x.dtype, vector);
-  const std::int64_t column_tiles = (hidden + tile_columns - 1) / tile_columns;
-  const std::int64_t row_tiles = (rows.count + tile_rows - 1) / tile_rows;
-  if (row_tiles > kMaxTiles / column_tiles) {
-    throw Error("bias_gelu: x has " + std::to_string(rows.count) + " rows of " +
-                std::to_string(hidden) + " columns; one call covers at most 2^32 tiles of " +
-                std::to_string(tile_rows) + " rows. Call it on parts of x");
-  }
-  const std::int64_t tiles = row_tiles * column_tiles;
+  const TileMap tiles =
+      cut_into_tiles(rows.count, hidden, (kThreads >> log2) * rows_per_thread(x.dtype, vector),
+                     (std::int64_t{1} << log2) * vector);
 
   Launch& launch = plan.add();
   launch.kernel = kKernel;
   launch.variant = variant_of(x.dtype, exact, vector, rows.dims <= 1);
-  launch.grid = {static_cast<std::uint32_t>(std::min(tiles, kMaxBlocks)), 1, 1};
+  launch.grid = {static_cast<std::uint32_t>(std::min<std::int64_t>(tiles.count, kMaxBlocks)), 1, 1};
   launch.block = {kThreads, 1, 1};
   launch.shared_bytes = 0;
   launch.parameters.add(out.data);
@@ -176,8 +198,7 @@ void plan(const Call& call, const DeviceFacts& /*device*/, Plan& plan) {
   launch.parameters.add(bias_stride);
   launch.parameters.add(static_cast<std::uint32_t>(bias_is_vector));
   launch.parameters.add(log2);
-  launch.parameters.add(static_cast<std::uint32_t>(column_tiles));
-  launch.parameters.add(static_cast<std::uint32_t>(tiles));
+  launch.parameters.add(tiles);
   launch.parameters.add(rows.map);
 }
 

@@ -61,6 +61,13 @@ std::int64_t constant(const Launch& launch, std::string_view name) {
   throw Error("no constant named " + std::string(name));
 }
 
+/// As in plan.cpp and kernel.hip.
+struct TileMap {
+  std::uint32_t count, column_tiles, multiplier, shift;
+  std::uint32_t rows, columns;
+};
+constexpr std::size_t kTiles = 8;  // Its place among the kernel's parameters.
+
 template <class T>
 T parameter(const Launch& launch, std::size_t i) {
   T value;
@@ -147,7 +154,8 @@ TEST(BiasGeluPlan, EveryVariantItCanAskForIsListed) {
     const std::int64_t inner = 1 + static_cast<std::int64_t>(random() % 5);
     const std::int64_t padding = static_cast<std::int64_t>(random() % 9);
     FakeCall call(dtypes[random() % 4], {3, inner, hidden},
-                  {(inner + random() % 2) * (hidden + padding), hidden + padding, 1},
+                  {(inner + static_cast<std::int64_t>(random() % 2)) * (hidden + padding),
+                   hidden + padding, 1},
                   random() % 2 == 0 ? "tanh" : "none");
     const Plan plan = call.plan();
     const Launch& launch = plan.launches[0];
@@ -179,21 +187,20 @@ TEST(BiasGeluPlan, EveryElementIsWrittenOnceFromItsOwnInput) {
     const std::int64_t vector = constant(launch, "TF_VECTOR");
     const std::int64_t rows_each = constant(launch, "TF_ROWS");
     const auto log2 = parameter<std::uint32_t>(launch, 7);
-    const auto column_tiles = parameter<std::uint32_t>(launch, 8);
-    const auto tiles = parameter<std::uint32_t>(launch, 9);
+    const auto tiles = parameter<TileMap>(launch, kTiles);
     std::vector<int> written(static_cast<std::size_t>(outer * inner * hidden), 0);
-    ASSERT_LE(launch.grid.x, tiles);
-    for (std::uint32_t tile = 0; tile < tiles; ++tile) {
+    ASSERT_LE(launch.grid.x, tiles.count);
+    for (std::uint32_t tile = 0; tile < tiles.count; ++tile) {
       for (std::uint32_t thread = 0; thread < launch.block.x; ++thread) {
         const std::uint32_t thread_x = thread & ((1U << log2) - 1);
         const std::uint32_t thread_y = thread >> log2;
         const std::uint32_t threads_y = launch.block.x >> log2;
-        const std::int64_t column =
-            ((static_cast<std::int64_t>(tile % column_tiles) << log2) + thread_x) * vector;
+        const std::int64_t row_tile =
+            static_cast<std::int64_t>(std::uint64_t{tile} * tiles.multiplier >> tiles.shift);
+        const std::int64_t column_tile = tile - row_tile * tiles.column_tiles;
+        const std::int64_t column = column_tile * tiles.columns + thread_x * vector;
         for (std::int64_t r = 0; r < rows_each; ++r) {
-          const std::int64_t row =
-              static_cast<std::int64_t>(tile / column_tiles) * (threads_y * rows_each) + thread_y +
-              r * threads_y;
+          const std::int64_t row = row_tile * tiles.rows + thread_y + r * threads_y;
           if (column >= hidden || row >= outer * inner) continue;
           ASSERT_LE(column + vector, hidden);
           for (std::int64_t i = 0; i < vector; ++i) {
@@ -220,8 +227,24 @@ TEST(BiasGeluPlan, GridsStayWithinWhatBothVendorsAccept) {
     EXPECT_LT(std::uint64_t{launch.grid.x} * launch.block.x, std::uint64_t{1} << 32U);
     EXPECT_EQ(launch.grid.y, 1U);
     // The tile counter of a block must not wrap before it passes the last tile.
-    EXPECT_LT(std::uint64_t{parameter<std::uint32_t>(launch, 9)} + launch.grid.x,
+    EXPECT_LT(std::uint64_t{parameter<TileMap>(launch, kTiles).count} + launch.grid.x,
               std::uint64_t{1} << 32U);
+  }
+}
+
+TEST(BiasGeluPlan, MultiplyingAndShiftingDividesTileNumbers) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 2000; ++round) {
+    const std::int64_t hidden =
+        1 + static_cast<std::int64_t>(random() % (round % 2 == 0 ? 5000 : 1U << 31U));
+    const Plan plan = FakeCall(DType::bf16, {1, hidden}, {hidden, 1}).plan();
+    const auto tiles = parameter<TileMap>(plan.launches[0], kTiles);
+    for (const std::uint64_t tile :
+         {std::uint64_t{0}, std::uint64_t{tiles.column_tiles} - 1,
+          std::uint64_t{tiles.column_tiles}, (std::uint64_t{1} << 31U) - 1,
+          std::uint64_t{random()} >> 1U}) {
+      ASSERT_EQ(tile * tiles.multiplier >> tiles.shift, tile / tiles.column_tiles);
+    }
   }
 }
 
