@@ -109,7 +109,7 @@ def build() -> int:
 def paths() -> int:
     """Prints the PYTHONPATH with which the Python that is used runs what was built."""
     chosen = environment.choose(os.environ.get("TORCH", ""))
-    chosen.add("cli", "test")
+    chosen.add("cli", "gpu")
     print(chosen.variables(Build(chosen).stage)["PYTHONPATH"])
     return 0
 

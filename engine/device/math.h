@@ -31,8 +31,8 @@ TF_DEVICE double min(double a, double b) { return TF_LIBM(fmin)(a, b); }
 TF_DEVICE float max(float a, float b) { return TF_LIBM(fmaxf)(a, b); }
 TF_DEVICE double max(double a, double b) { return TF_LIBM(fmax)(a, b); }
 
-/// The larger operand; a NaN in `a` stays (from sm_80 on it is one instruction, and one in `b` stays
-/// too).
+/// The larger operand; a NaN in `a` stays (from sm_80 on it is one instruction, and one in `b`
+/// stays too).
 TF_DEVICE float max_nan(float a, float b) {
 #if defined(TF_PLATFORM_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   float result;

@@ -23,9 +23,12 @@ constexpr std::int64_t kShortColumns = 1024;  // Shorter rows than this are join
 const CpuKernels& kernels() {
 #if defined(__x86_64__)
   switch (cpu::level()) {
-    case cpu::Level::kAvx512: return kCpuKernels_avx512;
-    case cpu::Level::kAvx2: return kCpuKernels_avx2;
-    case cpu::Level::kBase: break;
+    case cpu::Level::kAvx512:
+      return kCpuKernels_avx512;
+    case cpu::Level::kAvx2:
+      return kCpuKernels_avx2;
+    case cpu::Level::kBase:
+      break;
   }
 #endif
   return kCpuKernels_base;
@@ -33,10 +36,14 @@ const CpuKernels& kernels() {
 
 CpuKernel kernel_for(DType dtype, bool exact) {
   switch (dtype) {
-    case DType::f64: return kernels().f64[exact];
-    case DType::f32: return kernels().f32[exact];
-    case DType::f16: return kernels().f16[exact];
-    default: return kernels().bf16[exact];
+    case DType::f64:
+      return kernels().f64[exact];
+    case DType::f32:
+      return kernels().f32[exact];
+    case DType::f16:
+      return kernels().f16[exact];
+    default:
+      return kernels().bf16[exact];
   }
 }
 

@@ -66,9 +66,8 @@ void kernel(const void* x_data, std::int64_t x_stride, const void* bias_data, vo
   T* out = static_cast<T*>(out_data);
   for (; rows > 0; --rows, x += x_stride, out += columns) {
     if (columns >= kWidth) {
-      cpu::for_each_vector<kWidth>(columns, [&](std::int64_t i) {
-        gelu_of_sum<T, kForm>(x + i, bias + i, out + i);
-      });
+      cpu::for_each_vector<kWidth>(
+          columns, [&](std::int64_t i) { gelu_of_sum<T, kForm>(x + i, bias + i, out + i); });
     } else {
       T padded_x[kWidth] = {}, padded_bias[kWidth] = {}, padded_out[kWidth];
       for (int i = 0; i < columns; ++i) {

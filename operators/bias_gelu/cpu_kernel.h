@@ -6,9 +6,9 @@
 
 namespace truefuse::bias_gelu {
 
-/// out[r, c] = gelu(x[r, c] + bias[c]) for `rows` rows of `columns` columns. Elements of all three are
-/// of one type; `x_stride` elements lie from row to row of x, `columns` in `out`, which overlaps
-/// neither x nor bias. Any alignment.
+/// out[r, c] = gelu(x[r, c] + bias[c]) for `rows` rows of `columns` columns. Elements of all three
+/// are of one type; `x_stride` elements lie from row to row of x, `columns` in `out`, which
+/// overlaps neither x nor bias. Any alignment.
 using CpuKernel = void (*)(const void* x, std::int64_t x_stride, const void* bias, void* out,
                            std::int64_t rows, std::int64_t columns);
 

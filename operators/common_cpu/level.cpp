@@ -13,8 +13,9 @@ Level chosen_level() {
   for (const Level level : {Level::kBase, Level::kAvx2, Level::kAvx512}) {
     if (wanted != name_of(level)) continue;
     if (level > best_level()) {
-      throw Error("TRUEFUSE_CPU_LEVEL is \"" + std::string(wanted) + "\", which this processor does " +
-                  "not run; its best level is \"" + std::string(name_of(best_level())) +
+      throw Error("TRUEFUSE_CPU_LEVEL is \"" + std::string(wanted) +
+                  "\", which this processor does " + "not run; its best level is \"" +
+                  std::string(name_of(best_level())) +
                   "\". Unset the variable or name that level or a weaker one");
     }
     return level;
@@ -27,9 +28,12 @@ Level chosen_level() {
 
 std::string_view name_of(Level level) {
   switch (level) {
-    case Level::kAvx512: return "avx512";
-    case Level::kAvx2: return "avx2";
-    case Level::kBase: break;
+    case Level::kAvx512:
+      return "avx512";
+    case Level::kAvx2:
+      return "avx2";
+    case Level::kBase:
+      break;
   }
   return "base";
 }

@@ -9,8 +9,8 @@
 
 namespace truefuse::cpu {
 
-/// The rows of a tensor [rows.., columns] whose leading dimensions have any strides, merged where one
-/// stride describes two of them.
+/// The rows of a tensor [rows.., columns] whose leading dimensions have any strides, merged where
+/// one stride describes two of them.
 class Rows {
  public:
   /// Of a tensor without a dimension of size 0. The last dimension is the row itself.
@@ -30,9 +30,7 @@ class Rows {
   Run run_from(std::int64_t row) const;
 
   /// Whether all elements lie one after the other.
-  bool dense() const {
-    return dims_ == 0 || (dims_ == 1 && strides_[0] == columns_);
-  }
+  bool dense() const { return dims_ == 0 || (dims_ == 1 && strides_[0] == columns_); }
 
  private:
   static constexpr std::size_t kMaxDims = 64;  // As PyTorch.

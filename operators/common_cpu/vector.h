@@ -4,9 +4,9 @@
 // with AVX2, else 16, which every processor of the architecture has.
 //
 // Only files that are compiled once per level include this, and all of it lies in an anonymous
-// namespace. An inline function of such a file must not become visible to the linker: it would merge
-// the copies of all levels and might keep the one that an older processor cannot run. For the same
-// reason nothing of the standard library that has code is used here or there.
+// namespace. An inline function of such a file must not become visible to the linker: it would
+// merge the copies of all levels and might keep the one that an older processor cannot run. For the
+// same reason nothing of the standard library that has code is used here or there.
 
 #include <cstdint>
 
@@ -81,8 +81,9 @@ Vector<T> fma(Vector<T> a, Vector<T> b, Vector<T> c) {
   if constexpr (sizeof(T) == 4) {
     // In double the product is exact: two roundings, the first of which is negligible.
     typedef double Wide __attribute__((vector_size(2 * kVectorBytes)));
-    const Wide sum = __builtin_convertvector(a.native, Wide) * __builtin_convertvector(b.native, Wide) +
-                     __builtin_convertvector(c.native, Wide);
+    const Wide sum =
+        __builtin_convertvector(a.native, Wide) * __builtin_convertvector(b.native, Wide) +
+        __builtin_convertvector(c.native, Wide);
     return __builtin_convertvector(sum, typename Vector<T>::Native);
   } else {
     Vector<T> result;
@@ -156,7 +157,8 @@ Vector<T> shift_exponent(Vector<T> e, Vector<T> m) {
   return reinterpret_cast<typename Vector<T>::Native>(reinterpret_cast<Bits>(e.native) + shifted);
 }
 
-// load(p): Vector::kCount elements at any address. store(p, v): rounds to the nearest, ties to even.
+// load(p): Vector::kCount elements at any address. store(p, v): rounds to the nearest, ties to
+// even.
 
 template <class Native>
 Native load_bytes(const void* from) {
@@ -186,7 +188,8 @@ inline Vector<float> load(const Bf16* from) {
 inline void store(Bf16* to, Vector<float> value) {
   const auto bits = reinterpret_cast<UnsignedWords>(value.native);
   const UnsignedWords rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const UnsignedWords quiet_nan = UnsignedWords{} + 0x7fffu;  // Rounding may turn a NaN into infinity.
+  const UnsignedWords quiet_nan =
+      UnsignedWords{} + 0x7fffu;  // Rounding may turn a NaN into infinity.
   const UnsignedWords words = value.native == value.native ? rounded : quiet_nan;
   const auto halves = __builtin_convertvector(words, Halves);
   __builtin_memcpy(to, &halves, sizeof halves);
@@ -194,9 +197,9 @@ inline void store(Bf16* to, Vector<float> value) {
 
 #if defined(TRUEFUSE_CPU_AVX512)
 
-inline Vector<float> load(const F16* from) { 
+inline Vector<float> load(const F16* from) {
   return _mm512_maskz_cvtph_ps(kAllLanes, load_bytes<__m256i>(from));
- }
+}
 inline void store(F16* to, Vector<float> value) {
   const __m256i halves = _mm512_maskz_cvtps_ph(kAllLanes, value.native, _MM_FROUND_TO_NEAREST_INT);
   __builtin_memcpy(to, &halves, sizeof halves);
@@ -245,8 +248,8 @@ inline void store(F16* to, Vector<float> value) {
 
 #endif
 
-/// Calls step(i) for the beginnings i of vectors of `width` elements that together cover [0, count);
-/// the last one may overlap the one before it. For count >= width.
+/// Calls step(i) for the beginnings i of vectors of `width` elements that together cover [0,
+/// count); the last one may overlap the one before it. For count >= width.
 template <int width, class Step>
 void for_each_vector(std::int64_t count, const Step& step) {
   std::int64_t i = 0;

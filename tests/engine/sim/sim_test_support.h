@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <map>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
