@@ -154,7 +154,7 @@ def main() -> None:
     print("end to end, 16 x 64, us per call: " + "  ".join(f"{n} {v:.2f}" for n, v in overhead.items()))
     result = {
         "benchmark": "bias_gelu",
-        "environment": environment.collect(),
+        "environment": environment.describe(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
         "device_time": rows,
         "call_overhead_us": overhead,
         "overhead_against_silu": overhead["truefuse.bias_gelu"] / overhead["F.silu"],

@@ -112,7 +112,7 @@ def main() -> None:
 
     result = {
         "benchmark": "cold_build",
-        "environment": environment.collect(),
+        "environment": environment.describe(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
         "cpp_extension": {"kind": "CUDA" if gpu else "CPU", "seconds": extension},
         "truefuse_seconds": ours,
         "ratio": {name: extension / seconds for name, seconds in ours.items()},

@@ -50,7 +50,7 @@ def device_facts(device: torch.device) -> dict[str, Any]:
     return {
         "type": str(device),
         "name": properties.name,
-        "arch": getattr(properties, "gcnArchName", "") or f"sm_{major}{minor}",
+        "arch": properties.gcnArchName if torch.version.hip else f"sm_{major}{minor}",
         "memory_bytes": properties.total_memory,
         "multiprocessors": properties.multi_processor_count,
     }

@@ -14,9 +14,8 @@ DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 FORMS = ["tanh", "none"]
 
 
-def reference(x: torch.Tensor, bias: torch.Tensor, approximate: str) -> torch.Tensor:
-    """fp64 mathematics; the tail by forms that do not cancel."""
-    v = x.double() + bias.double()
+def mathematics(v: torch.Tensor, approximate: str) -> torch.Tensor:
+    """gelu(v) in fp64, the tail by forms that do not cancel."""
     if approximate == "tanh":
         u = math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)
         return torch.where(v > -1e30, v * torch.sigmoid(2 * u), torch.zeros_like(v))
@@ -24,12 +23,17 @@ def reference(x: torch.Tensor, bias: torch.Tensor, approximate: str) -> torch.Te
 
 
 def assert_right(got: torch.Tensor, x: torch.Tensor, bias: torch.Tensor, approximate: str) -> None:
-    """Within rounding of the dtype; the per-binade bounds are the check's concern, not this file's."""
+    """Within a few roundings of the dtype, one of them in the sum, which the steep tail enlarges. The
+    bounds per binade are the check's concern, not this file's."""
     assert got.shape == x.shape and got.dtype == x.dtype and got.is_contiguous()
-    want = reference(x, bias, approximate)
     eps = torch.finfo(x.dtype).eps
-    worst = ((got.double() - want).abs() / (want.abs() + torch.finfo(x.dtype).tiny / eps)).max()
-    assert worst <= 16 * eps, f"relative error {worst:.3g}, eps {eps:.3g}"
+    v = x.double() + bias.double()
+    want = mathematics(v, approximate)
+    rounding = 2 * torch.finfo(torch.float32 if x.dtype.itemsize == 2 else x.dtype).eps * v.abs()
+    slope = (mathematics(v + rounding, approximate) - mathematics(v - rounding, approximate)).abs()
+    allowed = 4 * eps * want.abs() + 4 * slope + 2 * torch.finfo(x.dtype).tiny
+    excess = ((got.double() - want).abs() / allowed).max()
+    assert excess <= 1, f"{excess:.3g} times the allowed error"
 
 
 def inputs(dtype, *sizes, generator_seed=0, device="cuda"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from truefuse.context import Context
-from truefuse.environment import device_facts
+
 from truefuse.verdict import Result, Status
 
 NAME = "compile"
@@ -101,7 +101,9 @@ def _targets(context: Context, toolchain: dict[str, Any]) -> tuple[str, ...]:
     """The device's own arch if this compiler is for its vendor; else what it makes by default."""
     default = toolchain["default_arch"]
     if context.device.type == "cuda":
-        own = device_facts(context.device)["arch"]
+        from truefuse import _native
+
+        own = _native.devices()["devices"][context.device.index or 0]["arch"]
         return (own,) if own.startswith("gfx") == default.startswith("gfx") else ()
     return SHOWN_TARGETS.get(toolchain["name"], (default,))
 
