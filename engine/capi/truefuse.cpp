@@ -186,6 +186,18 @@ char* truefuse_toolchains(void) {
       [](JsonWriter& json) { json.raw(jit::to_json(jit::find_toolchains(jit::search_paths()))); });
 }
 
+char* truefuse_refusal(const char* arch, const char* compiler) {
+  return capi::answer([&](JsonWriter& json) {
+    std::string refusal;
+    try {
+      jit::compiler_for(arch, jit::search_paths(), compiler);
+    } catch (const Error& error) {
+      refusal = error.what();
+    }
+    json.begin_object().key("refusal").string(refusal).end_object();
+  });
+}
+
 char* truefuse_compile(const char* op_name, const char* arch, const char* label,
                        const char* compiler, int use_cache) {
   return capi::answer([&](JsonWriter& json) {

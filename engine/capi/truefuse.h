@@ -24,6 +24,10 @@ TRUEFUSE_EXPORT char* truefuse_operators(void);
 /// [{name, found, path, version, works, problem, remedy, default_arch}]
 TRUEFUSE_EXPORT char* truefuse_toolchains(void);
 
+/// {refusal}: empty if something here compiles for `arch`, else a sentence per compiler and what to
+/// install. `compiler` names one, or is empty for any.
+TRUEFUSE_EXPORT char* truefuse_refusal(const char* arch, const char* compiler);
+
 /// Compiles one variant (by label) of an operator for an arch. `compiler` names one, or is empty
 /// for the best. {compiler, compiler_version, target, seconds, source: "compiled"|"disk",
 /// code_bytes, key, resources, occupancy}

@@ -6,12 +6,12 @@
 #include <cstring>
 #include <vector>
 
+#include <truefuse/core/rows.h>
 #include <truefuse/operator/operator.h>
 #include <truefuse/operators/bias_gelu/cpu_kernel.h>
 #include <truefuse/operators/bias_gelu/operator.h>
 #include <truefuse/operators/common_cpu/level.h>
 #include <truefuse/operators/common_cpu/parallel.h>
-#include <truefuse/operators/common_cpu/rows.h>
 
 namespace truefuse {
 namespace bias_gelu {
@@ -85,7 +85,7 @@ void bias_gelu_cpu(const Call& call) {
   for (const std::int64_t size : x.sizes) {
     if (size == 0) return;
   }
-  const cpu::Rows rows(x);
+  const Rows rows(x);
   const bool exact = call.text(kApproximate) == "none";
   const CpuKernel kernel = kernel_for(x.dtype, exact);
   const auto size = static_cast<std::int64_t>(size_of(x.dtype));
@@ -103,9 +103,9 @@ void bias_gelu_cpu(const Call& call) {
     while (i < end) {
       const std::int64_t row = i / columns;
       const std::int64_t column = i % columns;
-      const cpu::Rows::Run run =
-          rows.dense() ? cpu::Rows::Run{row * columns, columns, total / columns + 1 - row}
-                       : rows.run_from(row);
+      const Rows::Run run = rows.dense()
+                                ? Rows::Run{row * columns, columns, total / columns + 1 - row}
+                                : rows.run_from(row);
       std::int64_t run_rows = 1;
       std::int64_t run_columns = std::min(columns - column, end - i);
       if (column == 0 && end - i >= columns) {

@@ -5,7 +5,7 @@
 #include <truefuse/operators/bias_gelu/cpu_kernel.h>
 #include <truefuse/operators/common_cpu/vector.h>
 
-#include "math.h"
+#include "gelu.h"
 
 namespace truefuse::bias_gelu {
 namespace {

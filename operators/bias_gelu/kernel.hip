@@ -10,7 +10,7 @@
 
 #include "truefuse/device.h"
 
-#include "math.h"
+#include "gelu.h"
 
 #if TF_STORAGE == 0
 using Storage = double;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include <truefuse/core/rows.h>
 #include <truefuse/operators/bias_gelu/operator.h>
 
 namespace truefuse::bias_gelu {
@@ -27,39 +28,20 @@ struct TileMap {
   std::uint32_t rows, columns;
 };
 
-struct Rows {
-  RowMap map;
-  std::size_t dims = 0;
-  std::int64_t count = 1;
-};
-
-Rows merge_rows(const TensorView& x) {
-  Rows rows;
-  rows.map.sizes.fill(1);
-  rows.map.strides.fill(0);
-  for (std::size_t d = x.sizes.size() - 1; d-- > 0;) {
-    const std::int64_t size = x.sizes[d];
-    const std::int64_t stride = x.strides[d];
-    rows.count *= size;
-    if (size == 1) continue;
-    if (rows.dims > 0) {
-      const std::size_t inner = rows.dims - 1;
-      if (stride == rows.map.strides[inner] * rows.map.sizes[inner]) {
-        rows.map.sizes[inner] *= size;
-        continue;
-      }
-    }
-    if (rows.dims == kMaxRowDims) {
-      throw Error(
-          "bias_gelu: the leading dimensions of x have strides that need more than " +
-          std::to_string(kMaxRowDims) +
-          " separate loops; a GPU kernel walks over at most that many. Pass x.contiguous()");
-    }
-    rows.map.sizes[rows.dims] = size;
-    rows.map.strides[rows.dims] = stride;
-    ++rows.dims;
+RowMap row_map(const Rows& rows) {
+  if (rows.dims() > kMaxRowDims) {
+    throw Error("bias_gelu: the leading dimensions of x have strides that need " +
+                std::to_string(rows.dims()) + " separate loops; a GPU kernel walks over at most " +
+                std::to_string(kMaxRowDims) + ". Pass x.contiguous()");
   }
-  return rows;
+  RowMap map;
+  map.sizes.fill(1);
+  map.strides.fill(0);
+  for (std::size_t d = 0; d < rows.dims(); ++d) {
+    map.sizes[d] = rows.size(d);
+    map.strides[d] = rows.stride(d);
+  }
+  return map;
 }
 
 bool aligned(const void* pointer) {
@@ -71,8 +53,8 @@ bool aligned(const void* pointer) {
 bool rows_are_vectors(const TensorView& x, const TensorView& out, const Rows& rows,
                       std::int64_t hidden, std::int64_t vector) {
   if (hidden % vector != 0 || !aligned(x.data) || !aligned(out.data)) return false;
-  for (std::size_t d = 0; d < rows.dims; ++d) {
-    if (rows.map.strides[d] % vector != 0) return false;
+  for (std::size_t d = 0; d < rows.dims(); ++d) {
+    if (rows.stride(d) % vector != 0) return false;
   }
   return true;
 }
@@ -169,8 +151,8 @@ void plan(const Call& call, const DeviceFacts& /*device*/, Plan& plan) {
   const TensorView& bias = call.tensor(kBias);
   const TensorView& out = call.outputs[0];
   const std::int64_t hidden = x.sizes.back();
-  const Rows rows = merge_rows(x);
-  if (hidden == 0 || rows.count == 0) return;
+  const Rows rows(x);
+  if (hidden == 0 || rows.count() == 0) return;
 
   const bool exact = call.text(kApproximate) == "none";
   const std::int64_t widest = vector_elements(x.dtype);
@@ -181,25 +163,25 @@ void plan(const Call& call, const DeviceFacts& /*device*/, Plan& plan) {
 
   const std::uint32_t log2 = threads_x_log2((hidden + vector - 1) / vector);
   const TileMap tiles =
-      cut_into_tiles(rows.count, hidden, (kThreads >> log2) * rows_per_thread(x.dtype, vector),
+      cut_into_tiles(rows.count(), hidden, (kThreads >> log2) * rows_per_thread(x.dtype, vector),
                      (std::int64_t{1} << log2) * vector);
 
   Launch& launch = plan.add();
   launch.kernel = kKernel;
-  launch.variant = variant_of(x.dtype, exact, vector, rows.dims <= 1);
+  launch.variant = variant_of(x.dtype, exact, vector, rows.dims() <= 1);
   launch.grid = {static_cast<std::uint32_t>(std::min<std::int64_t>(tiles.count, kMaxBlocks)), 1, 1};
   launch.block = {kThreads, 1, 1};
   launch.shared_bytes = 0;
   launch.parameters.add(out.data);
   launch.parameters.add(x.data);
   launch.parameters.add(bias.data);
-  launch.parameters.add(rows.count);
+  launch.parameters.add(rows.count());
   launch.parameters.add(hidden);
   launch.parameters.add(bias_stride);
   launch.parameters.add(static_cast<std::uint32_t>(bias_is_vector));
   launch.parameters.add(log2);
   launch.parameters.add(tiles);
-  launch.parameters.add(rows.map);
+  launch.parameters.add(row_map(rows));
 }
 
 std::vector<Operator::NamedVariant> variants() {

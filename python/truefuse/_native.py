@@ -63,6 +63,7 @@ _set_search_paths = _declare(
 )
 _operators = _declare("truefuse_operators")
 _toolchains = _declare("truefuse_toolchains")
+_refusal = _declare("truefuse_refusal", ctypes.c_char_p, ctypes.c_char_p)
 _compile = _declare(
     "truefuse_compile",
     ctypes.c_char_p,
@@ -117,6 +118,11 @@ def operators() -> list[dict[str, Any]]:
 def toolchains() -> list[dict[str, Any]]:
     """The run-time compilers: name, found, path, version, works, problem, remedy, default_arch."""
     return _answer(_toolchains())
+
+
+def refusal(arch: str, compiler: str | None = None) -> str:
+    """Empty if something here compiles for ``arch``; else why not, and what to install."""
+    return _answer(_refusal(arch.encode(), (compiler or "").encode()))["refusal"]
 
 
 def compile(

@@ -115,6 +115,9 @@ def compile(
     compilers = [toolchain["name"] for toolchain in toolchains]
     if compiler is not None and compiler not in compilers:
         refuse(f"unknown compiler '{compiler}'. Compilers: {', '.join(compilers)}.")
+    for name in arch:
+        if refusal := _native.refusal(name, compiler):
+            refuse(f"{refusal} Targets that work here: {', '.join(targets)} and others.")
     labels = [v["label"] for v in description["variants"] if v["shown"] or all_variants]
     screen, rows, failed = Screen(), [], False
     for name in arch:

@@ -138,9 +138,10 @@ def fake_native():
             "default_arch": arch,
         }
 
+    def refusal(arch, compiler=None):
+        return "no compiler here can compile for gfx999" if arch == "gfx999" else ""
+
     def compile(operator, arch, label, compiler=None, cache=True):
-        if arch == "gfx999":
-            return {"ok": False, "error": "no compiler here can compile for gfx999"}
         return compiled("disk" if cache else "compiled", arch, compiler or "hipRTC")
 
     fake.operators = lambda: [
@@ -160,6 +161,7 @@ def fake_native():
         toolchain("hipRTC", True, "gfx90a"),
         toolchain("NVRTC", False, "sm_90a", "pip install nvidia-cuda-nvrtc"),
     ]
+    fake.refusal = refusal
     fake.compile = compile
     fake.cache = lambda: {
         "directory": "/home/someone/.cache/truefuse",

@@ -43,7 +43,7 @@ bool may_mount() {
 std::string last_resort() { return "/tmp/truefuse-" + std::to_string(::geteuid()); }
 
 TEST(CacheDirectory, OrderOfPreference) {
-  const TemporaryDirectory root;
+  const TestDirectory root;
   in_clean_child([&] {
     const std::string home = root.path() + "/home";
     std::filesystem::create_directories(home);
@@ -67,7 +67,7 @@ TEST(CacheDirectory, OrderOfPreference) {
 }
 
 TEST(CacheDirectory, UnknownSwitchIsSaidAndIgnored) {
-  const TemporaryDirectory root;
+  const TestDirectory root;
   in_clean_child([&] {
     ::setenv("TRUEFUSE_CACHE_DIR", root.path().c_str(), 1);
     ::setenv("TRUEFUSE_CACHE", "maybe", 1);
@@ -79,7 +79,7 @@ TEST(CacheDirectory, UnknownSwitchIsSaidAndIgnored) {
 
 TEST(CacheDirectory, MissingOrForeignHomeFallsBackToTmp) {
   if (!may_mount()) GTEST_SKIP() << "needs root, and mounts, for a /tmp of its own";
-  const TemporaryDirectory root;
+  const TestDirectory root;
   in_clean_child([&] {
     ASSERT_TRUE(own_mounts() && mount_tmpfs("/tmp", 0, "mode=1777"));
     become_other_user();
@@ -125,7 +125,7 @@ TEST(CacheDirectory, NothingUsableMeansMemoryAndOneWarning) {
 
 // Each is passed over, in words, and never used by a Cache that is pointed at it either.
 TEST(CacheDirectory, UntrustedDirectoriesAreRefused) {
-  const TemporaryDirectory root;
+  const TestDirectory root;
   const std::string path = root.path() + "/cache";
   const Key key = make_key("a");
   const auto expect_refused = [&](const std::string& given, const std::string& why) {
@@ -187,7 +187,7 @@ TEST(CacheDirectory, UntrustedDirectoriesAreRefused) {
 
 TEST(CacheDirectory, SecondUserGetsTheirOwn) {
   if (!is_root()) GTEST_SKIP() << "needs root to become another user";
-  const TemporaryDirectory root;
+  const TestDirectory root;
   ASSERT_EQ(::chmod(root.path().c_str(), 0755), 0);
   const std::string path = root.path() + "/cache";
   const Key key = make_key("a");
@@ -224,7 +224,7 @@ void expect_served_read_only(const std::string& path, const std::string& why) {
 
 TEST(CacheDirectory, OwnedByRootIsRead) {
   if (!is_root()) GTEST_SKIP() << "needs root to become another user";
-  const TemporaryDirectory root;
+  const TestDirectory root;
   Cache(root.path()).publish(make_entry(make_key("a"), "filled"));
   ASSERT_EQ(::chmod(root.path().c_str(), 0755), 0);
   ASSERT_EQ(::chmod(path_of(Cache(root.path()), make_key("a")).c_str(), 0644), 0);
@@ -236,7 +236,7 @@ TEST(CacheDirectory, OwnedByRootIsRead) {
 
 TEST(CacheDirectory, WithoutWritePermissionIsRead) {
   if (!is_root()) GTEST_SKIP() << "needs root to become another user";
-  const TemporaryDirectory root;
+  const TestDirectory root;
   ASSERT_EQ(::chown(root.path().c_str(), kOtherUser, kOtherUser), 0);
   in_clean_child([&] {
     become_other_user();
@@ -248,14 +248,14 @@ TEST(CacheDirectory, WithoutWritePermissionIsRead) {
 
 TEST(CacheDirectory, ReadOnlyMountIsReadIfItHoldsEntries) {
   if (!may_mount()) GTEST_SKIP() << "needs the right to mount";
-  const TemporaryDirectory root;
+  const TestDirectory root;
   in_clean_child([&] {
     ASSERT_TRUE(own_mounts() && mount_tmpfs(root.path(), 0, "mode=0700"));
     Cache(root.path()).publish(make_entry(make_key("a"), "filled"));
     ASSERT_TRUE(mount_tmpfs(root.path(), MS_REMOUNT | MS_RDONLY, "mode=0700"));
     expect_served_read_only(root.path(), "it cannot be written (Read-only file system)");
   });
-  const TemporaryDirectory home;
+  const TestDirectory home;
   in_clean_child([&] {
     ASSERT_TRUE(own_mounts() && mount_tmpfs(root.path(), MS_RDONLY, "mode=0700"));
     ::setenv("HOME", home.path().c_str(), 1);
@@ -270,7 +270,7 @@ TEST(CacheDirectory, ReadOnlyMountIsReadIfItHoldsEntries) {
 }
 
 TEST(CacheDirectory, VanishedDirectoryIsMadeAgain) {
-  const TemporaryDirectory root;
+  const TestDirectory root;
   const Cache cache(root.path() + "/cache");
   cache.publish(make_entry(make_key("a")));
   std::filesystem::remove_all(cache.directory());

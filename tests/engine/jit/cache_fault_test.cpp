@@ -72,7 +72,7 @@ void expect_unpublished(const Cache& cache, const std::string& why, std::size_t 
 }
 
 TEST(CacheFaults, WithoutLocksItCompilesPrivatelyAndPublishes) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP, ESTALE}) {
     in_child([&] {
@@ -90,7 +90,7 @@ TEST(CacheFaults, WithoutLocksItCompilesPrivatelyAndPublishes) {
 }
 
 TEST(CacheFaults, FailuresToPublishCostOnlyTime) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   for (const int error : {EIO, ENOSPC, EDQUOT, ESTALE, EROFS, EACCES}) {
     const std::string words = std::string("(") + std::strerror(error) + ")";
@@ -106,7 +106,7 @@ TEST(CacheFaults, FailuresToPublishCostOnlyTime) {
 }
 
 TEST(CacheFaults, CleaningUpMayFail) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   in_child([&] {
     unlinkat_error = EBUSY;
@@ -126,8 +126,8 @@ TEST(CacheFaults, CleaningUpMayFail) {
 }
 
 TEST(CacheFaults, NetworkFileSystemIsOnlyRead) {
-  const TemporaryDirectory directory;
-  const TemporaryDirectory home;
+  const TestDirectory directory;
+  const TestDirectory home;
   const Cache cache(directory.path());
   cache.publish(make_entry(make_key("a"), "filled"));
   in_child([&] {
@@ -153,7 +153,7 @@ TEST(CacheFaults, NetworkFileSystemIsOnlyRead) {
 }
 
 TEST(CacheFaults, FullFileSystem) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const auto mount_small = [&] {
     return ::unshare(CLONE_NEWNS) == 0 &&
            ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
@@ -169,7 +169,7 @@ TEST(CacheFaults, FullFileSystem) {
 }
 
 TEST(CacheFaults, FileSizeLimitIsNoSignal) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   in_child([&] {
     const rlimit limit{1000, 1000};
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -178,7 +178,7 @@ TEST(CacheFaults, FileSizeLimitIsNoSignal) {
 }
 
 TEST(CacheFaults, NoDescriptorsLeft) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   cache.publish(make_entry(make_key("a")));
   in_child([&] {

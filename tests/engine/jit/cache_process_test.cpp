@@ -47,7 +47,7 @@ class Counter {
 
  private:
   std::string path() const { return directory_.path() + "/count"; }
-  TemporaryDirectory directory_;
+  TestDirectory directory_;
 };
 
 void pause_ms(int milliseconds) {
@@ -69,7 +69,7 @@ pid_t start_builder(const Cache& cache, const Key& key, Signal& go_on) {
 }
 
 TEST(CacheProcesses, EightAtOnceCompileOnce) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path() + "/made/by/one");
   const Key key = make_key("a");
   Signal start;
@@ -95,7 +95,7 @@ TEST(CacheProcesses, EightAtOnceCompileOnce) {
 }
 
 TEST(CacheProcesses, ThreadsCompileOnceForEachKey) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   std::atomic<int> compiles{0};
   std::atomic<int> hits{0};
@@ -123,7 +123,7 @@ TEST(CacheProcesses, ThreadsCompileOnceForEachKey) {
 }
 
 TEST(CacheProcesses, OtherKeysDoNotWait) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   Signal go_on;
   const pid_t builder = start_builder(cache, make_key("a"), go_on);
@@ -137,7 +137,7 @@ TEST(CacheProcesses, OtherKeysDoNotWait) {
 }
 
 TEST(CacheProcesses, KilledBuilderBlocksNobody) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const Key key = make_key("a");
   Signal go_on;
@@ -164,7 +164,7 @@ TEST(CacheProcesses, KilledBuilderBlocksNobody) {
 }
 
 TEST(CacheProcesses, LockOfTheDeadIsTakenOver) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const Key key = make_key("a");
   Signal go_on;
@@ -180,7 +180,7 @@ TEST(CacheProcesses, LockOfTheDeadIsTakenOver) {
 }
 
 TEST(CacheProcesses, StuckBuilderIsNamedThenLeftAlone) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const Key key = make_key("a");
   Signal go_on;
@@ -209,7 +209,7 @@ TEST(CacheProcesses, StuckBuilderIsNamedThenLeftAlone) {
 }
 
 TEST(CacheProcesses, WaitOfZeroAndNonsense) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   Signal go_on;
   const pid_t builder = start_builder(cache, make_key("a"), go_on);
@@ -232,7 +232,7 @@ TEST(CacheProcesses, WaitOfZeroAndNonsense) {
 }
 
 TEST(CacheProcesses, FailedCompileLetsTheNextTry) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   Signal start;
   Counter attempts;
@@ -260,7 +260,7 @@ TEST(CacheProcesses, FailedCompileLetsTheNextTry) {
 }
 
 TEST(CacheProcesses, KilledPublisherLeavesTheOldOrTheNewEntry) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const Key key = make_key("a");
   in_child([&] {
@@ -286,7 +286,7 @@ TEST(CacheProcesses, KilledPublisherLeavesTheOldOrTheNewEntry) {
 }
 
 TEST(CacheProcesses, ReadersOfChangingEntriesSeeWholeOnes) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const Key key = make_key("a");
   std::vector<pid_t> readers;
@@ -316,7 +316,7 @@ TEST(CacheProcesses, ReadersOfChangingEntriesSeeWholeOnes) {
 }
 
 TEST(CacheProcesses, ProgramsThatACompileStartsInheritNothing) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   std::string open_files;
   cache.lookup_or_compile(make_key("a"), [&] {

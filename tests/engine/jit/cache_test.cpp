@@ -21,7 +21,7 @@ void age(const std::string& path, int seconds) {
 }
 
 TEST(Cache, WhatWasPublishedIsFound) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const Key key = make_key("a");
   EXPECT_FALSE(cache.lookup(key));
@@ -40,7 +40,7 @@ TEST(Cache, WhatWasPublishedIsFound) {
 }
 
 TEST(Cache, LookupOrCompileCompilesOnce) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   int compiles = 0;
   bool was_hit = true;
@@ -76,7 +76,7 @@ TEST(Cache, WithoutDirectoryNothingIsKept) {
 }
 
 TEST(Cache, CompilerWithoutCodeIsAnErrorAndPublishesNothing) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   EXPECT_THROW(cache.lookup_or_compile(make_key("a"), [] { return make_entry({}, ""); }), Error);
   cache.publish(make_entry(make_key("a"), ""));
@@ -84,7 +84,7 @@ TEST(Cache, CompilerWithoutCodeIsAnErrorAndPublishesNothing) {
 }
 
 TEST(Cache, ExceptionOfTheCompilerPassesAndLeavesNoLock) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   EXPECT_THROW(cache.lookup_or_compile(make_key("a"), []() -> CacheEntry { throw Error("no"); }),
                Error);
@@ -94,7 +94,7 @@ TEST(Cache, ExceptionOfTheCompilerPassesAndLeavesNoLock) {
 }
 
 TEST(Cache, ModificationTimesDoNotMatter) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const Key key = make_key("a");
   cache.publish(make_entry(key));
@@ -106,7 +106,7 @@ TEST(Cache, ModificationTimesDoNotMatter) {
 }
 
 TEST(Cache, DamageIsAMissOneWarningAndIsReplaced) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const Key key = make_key("a");
   cache.publish(make_entry(key, kCode));
@@ -138,7 +138,7 @@ TEST(Cache, DamageIsAMissOneWarningAndIsReplaced) {
 
 // Nothing but an entry of exactly this key is believed, whatever lies under its name.
 TEST(Cache, PlantedFilesAreMisses) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const Key key = make_key("a");
   const Key other = make_key("b");
@@ -181,7 +181,7 @@ TEST(Cache, PlantedFilesAreMisses) {
 }
 
 TEST(Cache, DirectoryUnderTheNameOfAnEntryCostsACompile) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const Key key = make_key("a");
   std::filesystem::create_directories(path_of(cache, key) + "/x");
@@ -196,7 +196,7 @@ TEST(Cache, DirectoryUnderTheNameOfAnEntryCostsACompile) {
 }
 
 TEST(Cache, HugeSparseFileIsAMiss) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const std::string path = path_of(cache, make_key("a"));
   write_file(path, "");
@@ -211,7 +211,7 @@ TEST(Cache, HugeSparseFileIsAMiss) {
 }
 
 TEST(Cache, ListIsNewestFirstAndToleratesDamage) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   EXPECT_TRUE(cache.list().empty());
   const Key keys[] = {make_key("a"), make_key("b"), make_key("c")};
@@ -241,8 +241,8 @@ TEST(Cache, ListIsNewestFirstAndToleratesDamage) {
 }
 
 TEST(Cache, ClearRemovesOnlyItsOwn) {
-  const TemporaryDirectory directory;
-  const TemporaryDirectory elsewhere;
+  const TestDirectory directory;
+  const TestDirectory elsewhere;
   const Cache cache(directory.path());
   const std::string digest(64, 'a');
   cache.publish(make_entry(make_key("a")));
@@ -270,7 +270,7 @@ TEST(Cache, ClearRemovesOnlyItsOwn) {
 }
 
 TEST(Cache, StaleTemporaryFilesGoWithTheNextPublication) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const std::string digest(64, 'a');
   const std::string stale = directory.path() + "/." + digest + ".1-0-7.tmp";
@@ -287,7 +287,7 @@ TEST(Cache, StaleTemporaryFilesGoWithTheNextPublication) {
 }
 
 TEST(Cache, DecisionsAreLogged) {
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const Cache cache(directory.path());
   const std::string digest = make_key("a").digest().substr(0, 12);
   in_child([&] {

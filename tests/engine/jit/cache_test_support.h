@@ -23,18 +23,18 @@
 namespace truefuse::jit {
 
 /// A new directory, mode 0700, removed with all that is in it.
-class TemporaryDirectory {
+class TestDirectory {
  public:
-  TemporaryDirectory() {
+  TestDirectory() {
     char path[] = "/tmp/truefuse_test_XXXXXX";
     path_ = ::mkdtemp(path);
   }
-  ~TemporaryDirectory() {
+  ~TestDirectory() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  TestDirectory(const TestDirectory&) = delete;
+  TestDirectory& operator=(const TestDirectory&) = delete;
 
   const std::string& path() const { return path_; }
 

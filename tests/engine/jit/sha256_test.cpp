@@ -55,7 +55,7 @@ TEST(Sha256, PiecesDoNotMatter) {
 
 TEST(Sha256, AgreesWithCoreutils) {
   if (shell("command -v sha256sum").empty()) GTEST_SKIP() << "no sha256sum";
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   std::mt19937 random(20260716);
   std::string found;
   // All lengths around one and two blocks, then random ones.

@@ -228,7 +228,7 @@ TEST(Resolve, PlantedFilesChangeNothing) {
                                     {"op/m.h", "int right_m;\n"},
                                     {"op/n.h", "int right_n;\n"}}},
                                   {});
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   const std::string root = directory.path() + "/program";
   for (const auto& [name, text] : program.headers) {
     std::filesystem::create_directories(std::filesystem::path(root + "/" + name).parent_path());
@@ -291,7 +291,7 @@ TEST(Resolve, SeesAllThatGxxSees) {
                      "\"\\\"\"",
                      "defined"};
   constexpr int kTexts = 150;
-  const TemporaryDirectory directory;
+  const TestDirectory directory;
   std::mt19937 random(20260716);
   std::vector<std::string> texts;
   std::string command = "cd " + directory.path() + " && g++ -w -std=c++20 -MM -MG -x c++";

@@ -100,7 +100,9 @@ TEST(Toolchains, VersionsAreOrderedAndFilesListedOnce) {
 
 TEST(Toolchains, SharedLibrariesAreInspectedWithoutLoading) {
   const std::string self = library_of(reinterpret_cast<const void*>(&library_of));
-  EXPECT_EQ(self, std::filesystem::canonical("/proc/self/exe").string());
+  EXPECT_TRUE(self.find("libtruefuse") != std::string::npos ||
+              self == std::filesystem::canonical("/proc/self/exe").string())
+      << self;  // The engine is linked as a library, or into the test itself.
   const auto libraries = dependencies("/proc/self/exe", {"libc.so", "libstdc++.so"});
   ASSERT_EQ(libraries.size(), 2u);
   const auto mapped = mapped_libraries();

@@ -17,9 +17,10 @@
 // -0 gives -0, +inf gives +inf, -inf gives -0, NaN gives NaN.
 //
 // Largest errors in ulp of the result, all binades: double 2; float 2, or 3.5 where exp2 is an
-// instruction that is good to 1 ulp; but the tanh form in float for v < -1 (where the usual 1 + tanh
-// cancels) 4 |u| more. The half types are computed in float and rounded once: 0.505 in the tanh form,
-// 0.515 (f16) and 0.54 (bf16) in the exact form. The bf16 tanh form may flush results below 1.2e-37.
+// instruction that is good to 1 ulp; but the tanh form in float for v < -1 (where the usual 1 +
+// tanh cancels) 4 |u| more. The half types are computed in float and rounded once: 0.505 in the
+// tanh form, 0.515 (f16) and 0.54 (bf16) in the exact form. The bf16 tanh form may flush results
+// below 1.2e-37.
 //
 // An arithmetic A names its types Value (constructible from a Scalar) and Scalar (float or double),
 // and has the static functions

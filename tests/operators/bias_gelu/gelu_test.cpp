@@ -1,6 +1,6 @@
-// operators/bias_gelu/math.h with scalar arithmetics, against long double.
+// operators/bias_gelu/gelu.h with scalar arithmetics, against long double.
 
-#include "../../../operators/bias_gelu/math.h"
+#include "../../../operators/bias_gelu/gelu.h"
 
 #include <algorithm>
 #include <bit>
@@ -170,7 +170,7 @@ void sweep(T lowest, const Use& use) {
   }
 }
 
-/// What math.h states.
+/// What gelu.h states.
 template <class T, Gelu kForm>
 long double allowed_ulp(T v, Quality quality) {
   const long double instruction = quality == Quality::kDevice && sizeof(T) == 4 ? 1.5L : 0;

@@ -1,6 +1,6 @@
-#include <truefuse/operators/common_cpu/rows.h>
+#include <truefuse/core/rows.h>
 
-namespace truefuse::cpu {
+namespace truefuse {
 
 Rows::Rows(const TensorView& tensor) : columns_(tensor.sizes.back()) {
   for (std::size_t d = tensor.sizes.size() - 1; d-- > 0;) {
@@ -30,4 +30,4 @@ Rows::Run Rows::run_from(std::int64_t row) const {
   return run;
 }
 
-}  // namespace truefuse::cpu
+}  // namespace truefuse

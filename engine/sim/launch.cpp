@@ -1,0 +1,66 @@
+#include <cstdint>
+#include <cstring>
+
+#include <truefuse/core/error.h>
+#include <truefuse/sim/launch.h>
+
+namespace truefuse::sim {
+namespace {
+
+std::uintptr_t address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+void add_pointer(SimParameters& parameters, const void* pointer,
+                 std::span<const HostRange> ranges) {
+  if (pointer == nullptr) {
+    parameters.add_null();
+    return;
+  }
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const std::uintptr_t begin = address(ranges[i].begin);
+    if (address(pointer) < begin || address(pointer) - begin > ranges[i].bytes) continue;
+    parameters.add_pointer(static_cast<std::uint32_t>(i), address(pointer) - begin);
+    return;
+  }
+  throw Error("a kernel parameter points into none of the " + std::to_string(ranges.size()) +
+              " memory ranges of the simulated launch");
+}
+
+}  // namespace
+
+SimOutcome run(const std::string& executable, const Launch& launch,
+               std::span<const HostRange> ranges, const SimOptions& options) {
+  SimLaunch simulated;
+  simulated.kernel = launch.kernel;
+  simulated.grid = {launch.grid.x, launch.grid.y, launch.grid.z};
+  simulated.block = {launch.block.x, launch.block.y, launch.block.z};
+  simulated.shared_bytes = launch.shared_bytes;
+  for (std::size_t i = 0; i < launch.parameters.size(); ++i) {
+    const KernelParameters::Slot& slot = launch.parameters.slot(i);
+    if (slot.is_pointer) {
+      const void* pointer = nullptr;
+      std::memcpy(&pointer, launch.parameters.data(i), sizeof pointer);
+      add_pointer(simulated.parameters, pointer, ranges);
+    } else {
+      simulated.parameters.add_bytes(launch.parameters.data(i), slot.size);
+    }
+  }
+  std::vector<SimBuffer> buffers;
+  for (const HostRange& range : ranges) {
+    SimBuffer buffer;
+    const auto* bytes = static_cast<const std::byte*>(range.begin);
+    buffer.bytes.assign(bytes, bytes + range.bytes);
+    buffer.misalignment = static_cast<std::uint32_t>(address(range.begin) % 256);
+    buffer.is_writable = range.is_writable;
+    buffers.push_back(std::move(buffer));
+  }
+  SimOutcome outcome = run(executable, simulated, std::move(buffers), options);
+  if (outcome.fault) return outcome;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    if (ranges[i].is_writable && ranges[i].bytes > 0) {
+      std::memcpy(ranges[i].begin, outcome.buffers[i].bytes.data(), ranges[i].bytes);
+    }
+  }
+  return outcome;
+}
+
+}  // namespace truefuse::sim

@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+#include <string>
+
+#include <truefuse/core/error.h>
+#include <truefuse/operator/operator.h>
+
+namespace truefuse {
+namespace {
+
+template <class Function>
+std::string error_of(Function function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+const Operator& example() {
+  static const Operator op = [] {
+    Operator description;
+    description.name_space = "testing";
+    description.name = "example";
+    description.source = {"testing/kernel.hip",
+                          {{"testing/kernel.hip", "#include \"truefuse/device.h\"\n"}}};
+    description.constants = {"TF_A", "TF_B"};
+    return description;
+  }();
+  return op;
+}
+
+TEST(OperatorTable, FindsByEitherNameAndRefusesATakenOne) {
+  register_operator(example());
+  EXPECT_EQ(find_operator("example"), &example());
+  EXPECT_EQ(find_operator("testing::example"), &example());
+  EXPECT_EQ(find_operator("absent"), nullptr);
+  static Operator twin;  // The table keeps what it is given.
+  twin.name_space = "testing";
+  twin.name = "example";
+  EXPECT_NE(error_of([&] { register_operator(twin); }).find("testing::example"), std::string::npos);
+  twin.name_space = "other";
+  register_operator(twin);
+  EXPECT_EQ(registered_operators().back(), &twin);
+}
+
+TEST(ProgramOf, PutsTheVariantsConstantsInFrontAndTheDeviceHeadersBeside) {
+  Variant variant;
+  variant.add(7);
+  variant.add(-1);
+  const jit::Program program = program_of(example(), variant);
+  EXPECT_NE(program.text.find("#define TF_A 7\n#define TF_B -1\n"), std::string::npos);
+  EXPECT_TRUE(program.headers.contains("truefuse/device.h"));
+  EXPECT_TRUE(program.headers.contains("testing/kernel.hip"));
+}
+
+TEST(ProgramOf, AVariantMustHaveOneValuePerConstant) {
+  Variant variant;
+  variant.add(7);
+  const std::string message = error_of([&] { program_of(example(), variant); });
+  EXPECT_NE(message.find("1 constants"), std::string::npos) << message;
+  EXPECT_NE(message.find("names 2"), std::string::npos) << message;
+}
+
+TEST(KernelParameters, KeepValuesAtTheirAlignment) {
+  KernelParameters parameters;
+  parameters.add('x');
+  parameters.add(3.5);
+  int target = 0;
+  parameters.add(&target);
+  ASSERT_EQ(parameters.size(), 3U);
+  EXPECT_EQ(*reinterpret_cast<const double*>(parameters.data(1)), 3.5);
+  EXPECT_EQ(parameters.slot(1).offset % alignof(double), 0U);
+  EXPECT_FALSE(parameters.slot(1).is_pointer);
+  EXPECT_TRUE(parameters.slot(2).is_pointer);
+}
+
+TEST(KernelParameters, HaveALimit) {
+  KernelParameters parameters;
+  for (std::size_t i = 0; i < KernelParameters::kMaxParameters; ++i) parameters.add(1);
+  EXPECT_NE(error_of([&] { parameters.add(1); }), "no error");
+}
+
+TEST(VariantTest, HasALimit) {
+  Variant variant;
+  for (std::size_t i = 0; i < Variant::kMaxConstants; ++i) variant.add(1);
+  EXPECT_NE(error_of([&] { variant.add(1); }), "no error");
+}
+
+}  // namespace
+}  // namespace truefuse
