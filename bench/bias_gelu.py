@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+
 import truefuse
 from truefuse import environment
 
@@ -122,7 +123,13 @@ def main() -> None:
                 torch._dynamo.reset()
                 x = torch.randn(shape, device="cuda").to(dtype)
                 bias = torch.randn(shape[1], device="cuda").to(dtype)
-                row = {"form": form, "dtype": dtype_name, "rows": shape[0], "hidden": shape[1], "us": {}}
+                row = {
+                    "form": form,
+                    "dtype": dtype_name,
+                    "rows": shape[0],
+                    "hidden": shape[1],
+                    "us": {},
+                }
                 for name, call in candidates(form).items():
                     check(name, call, x, bias, form)
                     times = sorted(device_microseconds(call, shape, dtype))
@@ -151,10 +158,15 @@ def main() -> None:
             "eager F.gelu(x + bias)": lambda: F.gelu(x + bias, approximate="tanh"),
         }
     )
-    print("end to end, 16 x 64, us per call: " + "  ".join(f"{n} {v:.2f}" for n, v in overhead.items()))
+    print(
+        "end to end, 16 x 64, us per call: "
+        + "  ".join(f"{n} {v:.2f}" for n, v in overhead.items())
+    )
     result = {
         "benchmark": "bias_gelu",
-        "environment": environment.describe(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
+        "environment": environment.describe(
+            torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        ),
         "device_time": rows,
         "call_overhead_us": overhead,
         "overhead_against_silu": overhead["truefuse.bias_gelu"] / overhead["F.silu"],

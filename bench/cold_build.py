@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 import torch
+
 from truefuse import environment
 
 HERE = Path(__file__).resolve().parent
@@ -61,7 +62,10 @@ def extension_seconds(gpu: bool) -> float:
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         module = cpp_extension.load(
-            "truefuse_bench_bias_gelu", sources, extra_cflags=["-O3", *flags], build_directory=folder
+            "truefuse_bench_bias_gelu",
+            sources,
+            extra_cflags=["-O3", *flags],
+            build_directory=folder,
         )
         seconds = time.perf_counter() - begin
         device = "cuda" if gpu else "cpu"
@@ -107,12 +111,16 @@ def main() -> None:
             code = COMPILE_ONLY.format(arch=arch, compiler=compiler)
             with tempfile.TemporaryDirectory() as cache:
                 times = [fresh_process(code, cache) for _ in range(arguments.repeats)]
-            ours[f"compile for {arch} ({compiler}), not loaded or launched"] = statistics.median(times)
+            ours[f"compile for {arch} ({compiler}), not loaded or launched"] = statistics.median(
+                times
+            )
     extension = extension_seconds(gpu)
 
     result = {
         "benchmark": "cold_build",
-        "environment": environment.describe(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
+        "environment": environment.describe(
+            torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        ),
         "cpp_extension": {"kind": "CUDA" if gpu else "CPU", "seconds": extension},
         "truefuse_seconds": ours,
         "ratio": {name: extension / seconds for name, seconds in ours.items()},

@@ -1,16 +1,16 @@
 // out[row, column] = gelu(x[row, column] + bias[column]): one pass over memory.
 //
-// A block of 128 threads covers a tile: 2^threads_x_log2 threads side by side along the columns, the
-// others below them along the rows. Each thread owns TF_VECTOR neighbouring columns, loads their bias
-// once and walks down TF_ROWS rows, whose loads are all in flight before the first result is needed.
-// Tiles are numbered along the columns first, so neighbouring blocks touch neighbouring memory. Tile
-// numbers are 32 bits wide, offsets 64: any size is addressed by the same code.
+// A block of 128 threads covers a tile: 2^threads_x_log2 threads side by side along the columns,
+// the others below them along the rows. Each thread owns TF_VECTOR neighbouring columns, loads
+// their bias once and walks down TF_ROWS rows, whose loads are all in flight before the first
+// result is needed. Tiles are numbered along the columns first, so neighbouring blocks touch
+// neighbouring memory. Tile numbers are 32 bits wide, offsets 64: any size is addressed by the same
+// code.
 //
 // Constants: TF_STORAGE (0 f64, 1 f32, 2 f16, 3 bf16), TF_EXACT, TF_VECTOR, TF_ROWS, TF_ROW_DIMS.
 
-#include "truefuse/device.h"
-
 #include "gelu.h"
+#include "truefuse/device.h"
 
 #if TF_STORAGE == 0
 using Storage = double;
@@ -28,8 +28,8 @@ struct RowMap {
   tf::i64 strides[TF_MAX_ROW_DIMS];
 };
 
-// How the rows and columns are cut into tiles. Tile t lies in row of tiles t / column_tiles, which is
-// t * multiplier >> shift for every t < 2^31.
+// How the rows and columns are cut into tiles. Tile t lies in row of tiles t / column_tiles, which
+// is t * multiplier >> shift for every t < 2^31.
 struct TileMap {
   tf::u32 count, column_tiles, multiplier, shift;
   tf::u32 rows, columns;  // Of one tile.
@@ -44,7 +44,8 @@ TF_DEVICE tf::i64 divide(tf::i64 a, tf::i64 b) {
 // Of the first element of the row `down` rows below `row`.
 TF_DEVICE tf::i64 row_offset(const RowMap& map, tf::i64 row, tf::u32 down) {
 #if TF_ROW_DIMS == 1
-  return row * map.strides[0] + down * map.strides[0];  // The first product serves all rows of a thread.
+  return row * map.strides[0] +
+         down * map.strides[0];  // The first product serves all rows of a thread.
 #else
   row += down;
   tf::i64 offset = 0;
@@ -71,11 +72,13 @@ void bias_gelu_forward(Storage* out, const Storage* x, const Storage* bias, tf::
   const tf::u32 threads_y = tf::block_dim_x() >> threads_x_log2;
 
   for (tf::u32 tile = tf::block_x(); tile < tiles.count; tile += tf::grid_dim_x()) {
-    const tf::u32 row_tile = static_cast<tf::u32>(static_cast<tf::u64>(tile) * tiles.multiplier >> tiles.shift);
+    const tf::u32 row_tile =
+        static_cast<tf::u32>(static_cast<tf::u64>(tile) * tiles.multiplier >> tiles.shift);
     const tf::u32 column_tile = tile - row_tile * tiles.column_tiles;
     const tf::i64 column = static_cast<tf::i64>(static_cast<tf::u64>(column_tile) * tiles.columns +
                                                 thread_x * TF_VECTOR);
-    const tf::i64 row = static_cast<tf::i64>(static_cast<tf::u64>(row_tile) * tiles.rows + thread_y);
+    const tf::i64 row =
+        static_cast<tf::i64>(static_cast<tf::u64>(row_tile) * tiles.rows + thread_y);
     const tf::i64 rows_left = rows - row;
     if (column >= hidden || rows_left <= 0) continue;
 

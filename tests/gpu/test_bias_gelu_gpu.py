@@ -8,6 +8,7 @@ import threading
 
 import pytest
 import torch
+
 import truefuse
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -19,7 +20,9 @@ def mathematics(v: torch.Tensor, approximate: str) -> torch.Tensor:
     if approximate == "tanh":
         u = math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)
         return torch.where(v > -1e30, v * torch.sigmoid(2 * u), torch.zeros_like(v))
-    return torch.where(v > -1e30, 0.5 * v * torch.special.erfc(-v / math.sqrt(2)), torch.zeros_like(v))
+    return torch.where(
+        v > -1e30, 0.5 * v * torch.special.erfc(-v / math.sqrt(2)), torch.zeros_like(v)
+    )
 
 
 def assert_right(got: torch.Tensor, x: torch.Tensor, bias: torch.Tensor, approximate: str) -> None:
@@ -47,7 +50,17 @@ def inputs(dtype, *sizes, generator_seed=0, device="cuda"):
 @pytest.mark.parametrize("approximate", FORMS)
 @pytest.mark.parametrize(
     "sizes",
-    [(1, 1), (1, 8), (7, 33), (16, 64), (257, 1023), (1024, 768), (3, 5, 7, 11), (13,), (4096, 1024)],
+    [
+        (1, 1),
+        (1, 8),
+        (7, 33),
+        (16, 64),
+        (257, 1023),
+        (1024, 768),
+        (3, 5, 7, 11),
+        (13,),
+        (4096, 1024),
+    ],
 )
 def test_values(dtype, approximate, sizes):
     x, bias = inputs(dtype, *sizes)
@@ -83,7 +96,9 @@ def test_grid_limits(shape):
     assert_right(truefuse.bias_gelu(x, bias, approximate="tanh"), x, bias, "tanh")
 
 
-@pytest.mark.parametrize("shape", [(262145, 8192 + 8), ((1 << 31) + 8, 1), (1, (1 << 31) + 8), (2098177, 1025)])
+@pytest.mark.parametrize(
+    "shape", [(262145, 8192 + 8), ((1 << 31) + 8, 1), (1, (1 << 31) + 8), (2098177, 1025)]
+)
 def test_more_than_two_to_the_31_elements(shape):
     x = torch.empty(shape, device="cuda", dtype=torch.bfloat16)
     x.view(-1)[: 1 << 20].normal_()
@@ -242,7 +257,7 @@ def test_a_forbidden_compile_is_an_error_and_prepare_makes_it_unnecessary(tmp_pa
 
 
 def test_threads_on_their_own_streams():
-    x, bias = inputs(torch.float32, 256, 256)
+    _, bias = inputs(torch.float32, 256, 256)
     failures = []
 
     def work(seed):
@@ -279,7 +294,9 @@ def test_compile_makes_one_graph_for_five_row_counts():
 
     for rows in (3, 17, 64, 100, 1000):
         x, bias = inputs(torch.float32, rows, 96)
-        torch.testing.assert_close(model(x, bias), truefuse.bias_gelu(x, bias, approximate="tanh") * 2)
+        torch.testing.assert_close(
+            model(x, bias), truefuse.bias_gelu(x, bias, approximate="tanh") * 2
+        )
     assert len(graphs) == 1
 
 
@@ -295,9 +312,7 @@ def test_inductor_agrees_with_eager():
 
 def test_opcheck():
     x, bias = inputs(torch.float32, 5, 33)
-    torch.library.opcheck(
-        torch.ops.truefuse.bias_gelu.default, (x, bias), {"approximate": "tanh"}
-    )
+    torch.library.opcheck(torch.ops.truefuse.bias_gelu.default, (x, bias), {"approximate": "tanh"})
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU in this machine")

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import torch
+
 import truefuse
 from truefuse import _native
 

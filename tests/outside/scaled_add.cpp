@@ -32,7 +32,8 @@ enum Position : std::size_t { kX, kY, kAlpha, kRelu };
 
 struct Operands {
   explicit Operands(const Call& call)
-      : x(call.tensor(kX)), alpha(static_cast<float>(std::get<double>(call.arguments[kAlpha]))),
+      : x(call.tensor(kX)),
+        alpha(static_cast<float>(std::get<double>(call.arguments[kAlpha]))),
         relu(std::get<bool>(call.arguments[kRelu])) {
     if (const auto* view = std::get_if<TensorView>(&call.arguments[kY])) {
       y = static_cast<const float*>(view->data);
@@ -52,7 +53,8 @@ void plan(const Call& call, const truefuse::DeviceFacts&, truefuse::Plan& plan) 
   truefuse::Launch& launch = plan.add();
   launch.kernel = "scaled_add";
   launch.variant.add(operands.relu ? 1 : 0);
-  launch.grid.x = static_cast<std::uint32_t>(std::min<std::int64_t>((operands.count + 127) / 128, 1 << 16));
+  launch.grid.x =
+      static_cast<std::uint32_t>(std::min<std::int64_t>((operands.count + 127) / 128, 1 << 16));
   launch.block.x = 128;
   launch.parameters.add(call.outputs[0].data);
   launch.parameters.add(operands.x.data);

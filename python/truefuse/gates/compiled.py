@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from truefuse.context import Context
-
 from truefuse.verdict import Result, Status
 
 NAME = "compile"
