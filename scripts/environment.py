@@ -87,6 +87,12 @@ class Environment:
             "PYTHONPATH": os.pathsep.join([*map(str, front), *inherited, *map(str, self.overlays)]),
             "PYTHONPYCACHEPREFIX": str(BUILD / "pycache"),
             "HYPOTHESIS_STORAGE_DIRECTORY": str(BUILD / "hypothesis"),
+            # PyTorch says so at every import where there is no numpy, which truefuse does not need.
+            "PYTHONWARNINGS": ",".join(
+                filter(
+                    None, [os.environ.get("PYTHONWARNINGS"), "ignore:Failed to initialize NumPy"]
+                )
+            ),
         }
 
     def add(self, *names: str) -> None:

@@ -9,8 +9,9 @@
 //
 // Constants: TF_STORAGE (0 f64, 1 f32, 2 f16, 3 bf16), TF_EXACT, TF_VECTOR, TF_ROWS, TF_ROW_DIMS.
 
-#include "gelu.h"
 #include "truefuse/device.h"
+
+#include "gelu.h"
 
 #if TF_STORAGE == 0
 using Storage = double;
@@ -26,6 +27,7 @@ using Storage = tf::bf16;
 struct RowMap {
   tf::i64 sizes[TF_MAX_ROW_DIMS];
   tf::i64 strides[TF_MAX_ROW_DIMS];
+  tf::i64 dims;
 };
 
 // How the rows and columns are cut into tiles. Tile t lies in row of tiles t / column_tiles, which
@@ -49,12 +51,13 @@ TF_DEVICE tf::i64 row_offset(const RowMap& map, tf::i64 row, tf::u32 down) {
 #else
   row += down;
   tf::i64 offset = 0;
-  TF_UNROLL for (int d = 0; d < TF_MAX_ROW_DIMS - 1; ++d) {
+  int d = 0;
+  for (; d < map.dims - 1; ++d) {
     const tf::i64 outer = divide(row, map.sizes[d]);
     offset += (row - outer * map.sizes[d]) * map.strides[d];
     row = outer;
   }
-  return offset + row * map.strides[TF_MAX_ROW_DIMS - 1];
+  return offset + row * map.strides[d];
 #endif
 }
 

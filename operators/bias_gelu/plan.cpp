@@ -20,6 +20,7 @@ constexpr std::int64_t kMaxTiles = std::int64_t{1} << 31;
 struct RowMap {
   std::array<std::int64_t, kMaxRowDims> sizes;
   std::array<std::int64_t, kMaxRowDims> strides;
+  std::int64_t dims;
 };
 
 /// How rows and columns are cut into tiles: see kernel.hip, whose structs have the same members.
@@ -37,6 +38,7 @@ RowMap row_map(const Rows& rows) {
   RowMap map;
   map.sizes.fill(1);
   map.strides.fill(0);
+  map.dims = static_cast<std::int64_t>(rows.dims());
   for (std::size_t d = 0; d < rows.dims(); ++d) {
     map.sizes[d] = rows.size(d);
     map.strides[d] = rows.stride(d);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "truefuse/sim/schedule.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
@@ -9,8 +11,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "truefuse/sim/schedule.h"
 
 // The executable: maps the shared file that its one argument names, runs the launch in it, leaves
 // results or a report there.

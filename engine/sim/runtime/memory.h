@@ -1,10 +1,10 @@
 #pragma once
 
+#include "truefuse/sim/report.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "truefuse/sim/report.h"
 
 // Global buffers and shared memory: heap blocks of exactly the requested size, so that
 // AddressSanitizer has its red zones right behind them.

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <stdlib.h>
-
 #include "truefuse/sim/memory.h"
 #include "truefuse/sim/report.h"
+
+#include <stdlib.h>
 
 // Finds accesses to the same bytes that nothing orders, and reads of shared memory that nobody
 // wrote. The kernel is compiled with -fsanitize=thread, but linked with the functions below instead

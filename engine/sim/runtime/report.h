@@ -1,12 +1,12 @@
 #pragma once
 
+#include "truefuse/sim/lane.h"
+#include "truefuse/sim/protocol.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "truefuse/sim/lane.h"
-#include "truefuse/sim/protocol.h"
 
 // How a run ends when something is wrong: the report goes into the shared file, the process stops.
 

@@ -1,13 +1,13 @@
 #pragma once
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "truefuse/sim/fiber.h"
 #include "truefuse/sim/lane.h"
 #include "truefuse/sim/memory.h"
 #include "truefuse/sim/race.h"
 #include "truefuse/sim/report.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 // Runs the blocks of a grid, a few at a time. In each round every block gets one phase: each of its
 // ready lanes, in the chosen order, runs until it waits or returns; then whatever is complete is
