@@ -85,6 +85,7 @@ void bias_gelu_forward(Storage* out, const Storage* x, const Storage* bias, tf::
     const tf::i64 rows_left = rows - row;
     if (column >= hidden || rows_left <= 0) continue;
 
+    Storage* const target = out + row * hidden + column;
     Vector values[TF_ROWS];
     TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
       const tf::u32 down = r * threads_y;
@@ -103,8 +104,7 @@ void bias_gelu_forward(Storage* out, const Storage* x, const Storage* bias, tf::
     TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
       const tf::u32 down = r * threads_y;
       if (r == 0 || down < rows_left) {
-        tf::store(out + row * hidden + column + down * hidden,
-                  gelu_of_sum<kForm>(values[r], bias_values));
+        tf::store(target + down * hidden, gelu_of_sum<kForm>(values[r], bias_values));
       }
     }
   }

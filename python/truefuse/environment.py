@@ -7,7 +7,6 @@ import platform
 import shutil
 import subprocess
 from datetime import datetime, timezone
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 def describe(device: torch.device) -> dict[str, Any]:
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "truefuse": _version("truefuse"),
+        "truefuse": _version(),
         "torch": torch.__version__,
         "torch_build": torch_build(),
         "python": platform.python_version(),
@@ -65,10 +64,13 @@ def one_line(environment: dict[str, Any]) -> str:
     )
 
 
-def _version(package: str) -> str | None:
+def _version() -> str | None:
+    """Of the library that is loaded; None in a tree that is not built."""
     try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
+        from truefuse import _native
+
+        return _native.version()
+    except (ImportError, AttributeError):
         return None
 
 
