@@ -194,8 +194,8 @@ void refuse_gradient(const Operator& op, std::span<const at::Tensor* const> tens
     if (tensor == nullptr || !tensor->defined() || !tensor->requires_grad()) continue;
     throw Error(op.name +
                 ": a gradient is required, but this operator has no derivative yet, and leaving it "
-                "out silently would train a wrong model. Call it under torch.no_grad(), on "
-                "x.detach(), or use the eager form where you train");
+                "out silently would train a wrong model. Call it under torch.no_grad(), detach "
+                "every argument that requires one, or use the eager form where you train");
   }
 }
 

@@ -114,6 +114,19 @@ def paths() -> int:
     return 0
 
 
+def write_launcher(chosen: Environment, stage: Path) -> None:
+    """build/truefuse: the command line as `make check` runs it, for whoever wants to go on."""
+    variables = chosen.variables(stage)
+    names = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONWARNINGS")
+    lines = [f"export {name}={shlex.quote(variables[name])}\n" for name in names]
+    launcher = BUILD / "truefuse"
+    launcher.write_text(
+        "#!/bin/sh\n" + "".join(lines) + f'exec {shlex.quote(chosen.python)} -m truefuse "$@"\n',
+        encoding="utf-8",
+    )
+    launcher.chmod(0o755)
+
+
 def check() -> int:
     """The main job. Its exit status is that of `truefuse check`: 0 accept, 1 reject, 3 unknown."""
     chosen = select()
@@ -121,6 +134,7 @@ def check() -> int:
     stage = Build(chosen).make()
     # An NVRTC that `make compilers` or `make test` has installed is used, but is not asked for.
     chosen.overlays += sorted((BUILD / "packages").glob("nvrtc-*[0-9a-f]/site-packages"))
+    write_launcher(chosen, stage)
     device = [] if "--device" in arguments() else ["--device", chosen.torch["device"]]
     command = [chosen.python, "-m", "truefuse", "check", "bias_gelu", *device, *arguments()]
     return subprocess.run(command, cwd=ROOT, env=chosen.variables(stage)).returncode
@@ -244,7 +258,7 @@ def main() -> int:
         return TARGETS[sys.argv[1]]()
     except Failure as failure:
         print(f"error: {failure}", file=sys.stderr)
-        return 1
+        return 3  # Not 1: nothing was judged.
     except KeyboardInterrupt:
         return 130
 

@@ -88,11 +88,14 @@ def _clean_sources(by_gate: dict[str, Result]) -> Evidence:
     compiled: Callable[[dict], bool] = lambda row: "cold_seconds" in row  # noqa: E731
     if numbers.get("new_files") != [] or not any(map(compiled, numbers["table"])):
         return None
-    return f"no new file beside {numbers['source_files']} source files after compiling"
+    return (
+        f"kernels are compiled from memory; no new file in the folder of the case "
+        f"({numbers['source_files']} there) after compiling"
+    )
 
 
 def _real_shapes(performance: dict[str, Any] | None) -> Evidence:
     if not performance:
         return None
     shapes = ", ".join("×".join(map(str, shape["size"])) for shape in performance["shapes"])
-    return f"{shapes}: every element near mathematics, every timed output bit-identical"
+    return f"{shapes}: every element near mathematics, the last output of every timed sample bit-identical"

@@ -58,7 +58,12 @@ def _measured(
     try:
         performance = measure(context, progress)
         count = sum(shape["outputs_checked"] for shape in performance["shapes"])
-        result = Result(MEASURE, Status.PASS, "measured", f"{count} timed outputs checked")
+        result = Result(
+            MEASURE,
+            Status.PASS,
+            "measured",
+            f"the last output of each of {count} timed samples checked",
+        )
     except WrongOutput as error:
         result = Result(
             MEASURE,

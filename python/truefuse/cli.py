@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import traceback
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -66,6 +67,7 @@ def check(
         refuse(str(error))
     try:
         output.mkdir(parents=True, exist_ok=True)
+        report.remove(output)  # A crash must not leave an older verdict in its place.
     except OSError as error:
         refuse(f"--output {output}: {error.strerror}. Name a folder that can be written.")
     contract = case.contract or _contract_of(case.operator)
@@ -222,7 +224,7 @@ def doctor(
     found = self_check.report(device=device)
     if as_json:
         print(json.dumps(found, indent=1))
-        return
+        raise typer.Exit(1 if found["problems"] else 0)
     raise typer.Exit(self_check.show(found, Screen().console))
 
 
@@ -288,4 +290,9 @@ def _observers(screen: Any, quiet: bool) -> tuple[Any, Any]:
 
 
 def main() -> None:
-    app(prog_name="truefuse")
+    """Runs the command line. An error of the tool itself is no verdict: status 3, as for unknown."""
+    try:
+        app(prog_name="truefuse")
+    except Exception:
+        traceback.print_exc()
+        sys.exit(3)

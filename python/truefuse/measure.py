@@ -1,8 +1,8 @@
 """Timing a candidate beside its baselines. Called only once every gate has passed.
 
 Candidate, candidate again (the A/A run that shows how quiet the machine is) and baselines take turns
-within each round; each round begins with another of them. Every timed output is checked, outside the
-timed region.
+within each round; each round begins with another of them. A sample is a batch of calls; its last output
+is checked, outside the timed region.
 """
 
 from __future__ import annotations

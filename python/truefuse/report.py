@@ -46,6 +46,12 @@ class Report:
         return _finite(data)
 
 
+def remove(directory: Path) -> None:
+    """Removes an earlier report, so that a check that does not finish leaves none."""
+    for name in ("report.json", "index.html"):
+        (directory / name).unlink(missing_ok=True)
+
+
 def write(report: Report, directory: Path) -> tuple[Path, Path]:
     """Writes report.json and index.html; each is either the old one or the new one, never half."""
     from truefuse.page import render

@@ -76,7 +76,8 @@ def run(context: Context) -> Result:
         NAME,
         Status.PASS,
         "compiles",
-        f"{len(operator['variants'])} variants for {targets}; timed: {operator['variants'][0]}",
+        f"for {targets}: {len(operator['variants'])} variants by NVRTC and hipRTC, one by nvcc and "
+        f"hipcc; timed: {operator['variants'][0]}",
         lines=[_line(row) for row in rows],
         numbers=numbers,
     )
