@@ -189,9 +189,11 @@ void run_meta(const Operator& op, std::span<const BasicArgument<c10::SymInt>> ar
 }
 
 void refuse_gradient(const Operator& op, std::span<const at::Tensor* const> tensors) {
-  if (!c10::GradMode::is_enabled()) return;
+  const bool records = c10::GradMode::is_enabled();
   for (const at::Tensor* tensor : tensors) {
-    if (tensor == nullptr || !tensor->defined() || !tensor->requires_grad()) continue;
+    if (tensor == nullptr || !tensor->defined()) continue;
+    // A tangent of forward mode counts also under no_grad.
+    if (!(records && tensor->requires_grad()) && !tensor->_fw_grad(/*level=*/0).defined()) continue;
     throw Error(op.name +
                 ": a gradient is required, but this operator has no derivative yet, and leaving it "
                 "out silently would train a wrong model. Call it under torch.no_grad(), detach "

@@ -113,7 +113,14 @@ torch::CppFunction boxed_function(c10::DispatchKey key, Args&&... args) {
 
 Registration::Registration(const Operator& op)
     : library_(torch::Library::FRAGMENT, op.name_space, std::nullopt, __FILE__, __LINE__) {
-  library_.def(op.schema.c_str(), {at::Tag::pt2_compliant_tag});
+  if (op.contract.mutates()) {
+    throw Error(op.name +
+                ": its contract mutates an argument, which the registration with PyTorch does not "
+                "support yet (version counters, copy-on-write). Return a new tensor instead");
+  }
+  // The contract looks at strides, so the compiler must keep their order; PyTorch 2.5 does not by
+  // itself.
+  library_.def(op.schema.c_str(), {at::Tag::pt2_compliant_tag, at::Tag::needs_fixed_stride_order});
   // Last: if PyTorch refuses the schema, the name stays free.
   register_operator(op);
 }

@@ -22,9 +22,10 @@ char* answer(Write&& write) noexcept {
     write(json);
     return copy_of(json.text());
   } catch (const std::exception& error) {
-    JsonWriter json;
-    json.begin_object().key("error").string(error.what()).end_object();
-    return copy_of(json.text());
+    return copy_of(
+        JsonWriter().begin_object().key("error").string(error.what()).end_object().text());
+  } catch (...) {
+    return copy_of(R"({"error":"an exception that is no std::exception"})");
   }
 }
 

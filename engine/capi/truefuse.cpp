@@ -170,7 +170,9 @@ const char* truefuse_version(void) { return TRUEFUSE_VERSION; }
 void truefuse_free(char* text) { std::free(text); }
 
 void truefuse_set_search_paths(const char* torch_lib, const char* site_dirs) {
-  jit::set_search_paths({torch_lib, capi::lines_of(site_dirs)});
+  std::free(capi::answer([&](JsonWriter&) {
+    jit::set_search_paths({torch_lib, capi::lines_of(site_dirs)});
+  }));
 }
 
 char* truefuse_operators(void) {

@@ -2,7 +2,8 @@
 
 /// The C face of the engine: what the command-line tool asks, without PyTorch and without
 /// exceptions across the boundary. Functions that return `char*` return a JSON text to be released
-/// with truefuse_free: the answer, or {"error": "<sentence>"}. All are thread-safe.
+/// with truefuse_free: the answer, or {"error": "<sentence>"}. All are
+/// thread-safe. No argument is null.
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,12 +30,13 @@ TRUEFUSE_EXPORT char* truefuse_toolchains(void);
 TRUEFUSE_EXPORT char* truefuse_refusal(const char* arch, const char* compiler);
 
 /// Compiles one variant (by label) of an operator for an arch. `compiler` names one, or is empty
-/// for the best. {compiler, compiler_version, target, seconds, source: "compiled"|"disk",
-/// code_bytes, key, resources, occupancy}
+/// for the best. {compiler, compiler_version, target, seconds, compile_seconds, source:
+/// "compiled"|"disk", code_bytes, key, resources, occupancy}
 TRUEFUSE_EXPORT char* truefuse_compile(const char* op, const char* arch, const char* label,
                                        const char* compiler, int use_cache);
 
-/// {directory, reasons: [..], entries: [{digest, label, path, bytes, modified, valid}]}
+/// {directory, reasons: [..], entries: [{digest, label, target, compiler, path, bytes, modified,
+/// valid}]}
 TRUEFUSE_EXPORT char* truefuse_cache(void);
 
 /// For every entry of an operator: {digest, label, target, current, differences: [..]}

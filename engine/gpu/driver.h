@@ -41,8 +41,9 @@ class Driver {
   virtual void launch(int device, const Function& function, const Launch& launch, void* stream,
                       void** parameters) = 0;
 
-  /// The driver for this process: HIP if its runtime is already mapped (PyTorch loaded it), else
-  /// CUDA, else HIP from the loader's path. Throws Error saying what was looked for.
+  /// The driver for this process: that of the PyTorch which is loaded, else HIP if its runtime is
+  /// mapped, else CUDA, else HIP from the loader's path; one that fails yields to the other. Throws
+  /// Error saying what was looked for.
   static Driver& instance();
 };
 

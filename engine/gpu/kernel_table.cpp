@@ -74,7 +74,16 @@ std::string label_of(const Operator& op, const Launch& launch) {
   return op.name;
 }
 
-const Function& load(const KernelId& id, const Launch& launch) {
+Function load_function(int device, const std::string& code, const char* kernel) {
+  try {
+    return Driver::instance().load(device, code, kernel);
+  } catch (const Error& error) {
+    throw Error(std::string(error.what()) +
+                ". If a graph is being captured, call truefuse.prepare(...) before the capture");
+  }
+}
+
+const Function& load(const KernelId& id, const Launch& launch, bool may_compile) {
   Registry& state = registry();
   const std::scoped_lock lock(state.writing);
   if (const Function* function = find(id)) return *function;
@@ -84,15 +93,14 @@ const Function& load(const KernelId& id, const Launch& launch) {
   request.label = label_of(*id.op, launch);
   request.arch = facts_of(id.device).arch;
   request.arch_is_reported_by_device = true;
-  request.may_compile = !compiling_is_forbidden();
+  request.may_compile = may_compile;
   const jit::Built built = jit::build(request);
 
   auto table = state.tables.empty() ? std::make_unique<Table>()
                                     : std::make_unique<Table>(*state.tables.back());
-  const auto entry =
-      table->emplace(id, Driver::instance().load(id.device, built.code, launch.kernel));
-  state.current.store(table.get(), std::memory_order_release);
+  const auto entry = table->emplace(id, load_function(id.device, built.code, launch.kernel));
   state.tables.push_back(std::move(table));
+  state.current.store(state.tables.back().get(), std::memory_order_release);
   return entry.first->second;
 }
 
@@ -112,7 +120,7 @@ const DeviceFacts& facts_of(int device) {
 const Function& function_for(const Operator& op, const Launch& launch, int device) {
   const KernelId id{&op, launch.kernel, device, launch.variant};
   if (const Function* function = find(id)) return *function;
-  return load(id, launch);
+  return load(id, launch, !compiling_is_forbidden());
 }
 
 void run(const Operator& op, const Call& call, int device, void* stream) {
@@ -142,7 +150,8 @@ void prepare(const Operator& op, int device) {
     Launch launch;
     launch.kernel = named.kernel;
     launch.variant = named.variant;
-    function_for(op, launch, device);
+    const KernelId id{&op, launch.kernel, device, launch.variant};
+    if (find(id) == nullptr) load(id, launch, /*may_compile=*/true);
   }
 }
 

@@ -20,21 +20,22 @@ SearchPaths& paths() {
   return instance;
 }
 
-const Cache& process_cache() {
-  static const Cache cache(Cache::default_directory());
-  return cache;
-}
+/// Decided anew for each build, as for each question about the cache: both see the same directory.
+Cache current_cache() { return Cache(Cache::default_directory()); }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+void refuse_to_compile_if_forbidden(const BuildRequest& request) {
+  if (request.may_compile) return;
+  throw Error(request.label + " is not compiled for " + request.arch +
+              ", and TRUEFUSE_NO_COMPILE forbids to do it now. Compile ahead with "
+              "truefuse.prepare(...), which may, or unset the variable");
+}
+
 CacheEntry compile(Compiler& compiler, const BuildRequest& request, const Key& key) {
-  if (!request.may_compile) {
-    throw Error(request.label + " is not compiled for " + request.arch +
-                ", and TRUEFUSE_NO_COMPILE forbids to do it now. Compile ahead with "
-                "truefuse.prepare(...), or unset the variable");
-  }
+  refuse_to_compile_if_forbidden(request);
   const auto begin = std::chrono::steady_clock::now();
   CacheEntry entry;
   entry.code = compiler.compile(request.program, request.arch, request.options).code;
@@ -76,7 +77,7 @@ Built build_with(Compiler& compiler, const BuildRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
   CacheEntry entry;
   if (request.use_cache) {
-    entry = process_cache().lookup_or_compile(
+    entry = current_cache().lookup_or_compile(
         built.key, [&] { return compile(compiler, request, built.key); }, &built.from_cache);
   } else {
     entry = compile(compiler, request, built.key);
@@ -97,12 +98,12 @@ Built build(const BuildRequest& request) {
     const Arch arch = parse_arch(request.arch);
     const auto compilers = compilers_for(request.arch, paths, request.compiler);
     std::vector<std::string> targets = {arch.text};
-    if (arch.base != arch.text) targets.push_back(arch.base);
+    if (request.arch_is_reported_by_device && arch.base != arch.text) targets.push_back(arch.base);
     if (compilers.empty()) targets.clear();
     for (const std::string& target : targets) {
       Built built;
       built.key = key_of(request, *compilers.front(), target);
-      std::optional<CacheEntry> entry = process_cache().lookup(built.key);
+      std::optional<CacheEntry> entry = current_cache().lookup(built.key);
       if (!entry) continue;
       built.compiler = compilers.front()->name();
       built.target = target;
@@ -113,6 +114,7 @@ Built build(const BuildRequest& request) {
       return built;
     }
   }
+  refuse_to_compile_if_forbidden(request);  // Asking a compiler may mean to compile a probe.
   return build_with(
       *compiler_for(request.arch, paths, request.compiler, request.arch_is_reported_by_device),
       request);

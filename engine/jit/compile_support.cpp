@@ -71,6 +71,12 @@ void check_options(const std::vector<std::string>& options) {
   }
 }
 
+std::string joined(const std::vector<std::string>& arguments) {
+  std::string text;
+  for (const std::string& argument : arguments) text += (text.empty() ? "" : " ") + argument;
+  return text;
+}
+
 Arch parse_arch_for(Vendor vendor, std::string_view compiler, std::string_view arch) {
   Arch parsed = parse_arch(arch);
   if (parsed.vendor != vendor) {

@@ -21,6 +21,10 @@ Program probe_program();
 /// directories, output. Given a second time they would win, fail or, in hipRTC, abort the process.
 void check_options(const std::vector<std::string>& options);
 
+/// The arguments with spaces between them: those that a compiler object adds by itself are a key
+/// part.
+std::string joined(const std::vector<std::string>& arguments);
+
 /// Parses `arch` and throws Error if `compiler` does not compile for its vendor.
 Arch parse_arch_for(Vendor vendor, std::string_view compiler, std::string_view arch);
 

@@ -40,6 +40,7 @@ std::vector<std::pair<std::string, std::string>> HipRtc::identity() const {
                                              "libgalaxyhip", "libLLVM",   "libclang"};
   std::vector<std::pair<std::string, std::string>> parts = {
       {"compiler", "hipRTC"},
+      {"arguments", joined(arguments("TARGET", {}))},
       {"hipRTC library", file_identity(path_)},
       {"comgr", comgr_path_.empty() ? "not found" : file_identity(comgr_path_)}};
   for (const std::string& file : dependencies(path_, prefixes)) {

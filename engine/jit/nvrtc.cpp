@@ -39,7 +39,9 @@ std::string Nvrtc::version() const { return library().version(); }
 
 std::vector<std::pair<std::string, std::string>> Nvrtc::identity() const {
   std::vector<std::pair<std::string, std::string>> parts = {
-      {"compiler", "NVRTC"}, {"NVRTC library", file_identity(path_)}};
+      {"compiler", "NVRTC"},
+      {"arguments", joined(arguments("TARGET", {}))},
+      {"NVRTC library", file_identity(path_)}};
   for (const std::string& file : builtins()) {
     parts.emplace_back("NVRTC builtins", file_identity(file));
   }

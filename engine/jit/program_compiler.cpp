@@ -155,6 +155,7 @@ std::vector<std::pair<std::string, std::string>> ProgramCompiler::identity() con
     if (!identity_) identity_ = find_identity();
     parts = *identity_;
   }
+  parts.emplace_back("arguments", joined(arguments("TARGET", {}, "INPUT", "OUTPUT")));
   for (auto& part : more_identity()) parts.push_back(std::move(part));
   return parts;
 }

@@ -77,7 +77,7 @@ class Bias {
 }  // namespace
 }  // namespace bias_gelu
 
-/// Operator::cpu of bias_gelu.
+/// The CPU path of the registration: see binding::CpuKernel.
 void bias_gelu_cpu(const Call& call) {
   using namespace bias_gelu;
   const TensorView& x = call.tensor(kX);

@@ -7,7 +7,8 @@
 // neighbouring memory. Tile numbers are 32 bits wide, offsets 64: any size is addressed by the same
 // code.
 //
-// Constants: TF_STORAGE (0 f64, 1 f32, 2 f16, 3 bf16), TF_EXACT, TF_VECTOR, TF_ROWS, TF_ROW_DIMS.
+// Constants: TF_STORAGE (0 f64, 1 f32, 2 f16, 3 bf16), TF_EXACT, TF_VECTOR, TF_ROWS, TF_ROW_DIMS,
+// TF_MAX_ROW_DIMS.
 
 #include "truefuse/device.h"
 
