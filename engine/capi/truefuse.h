@@ -2,8 +2,8 @@
 
 /// The C face of the engine: what the command-line tool asks, without PyTorch and without
 /// exceptions across the boundary. Functions that return `char*` return a JSON text to be released
-/// with truefuse_free: the answer, or {"error": "<sentence>"}. All are
-/// thread-safe. No argument is null.
+/// with truefuse_free: the answer, or {"error": "<sentence>"}. All are thread-safe; no
+/// argument is null.
 
 #ifdef __cplusplus
 extern "C" {

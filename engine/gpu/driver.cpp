@@ -34,10 +34,8 @@ std::unique_ptr<Driver> find_driver() {
   }
   throw Error(
       "no GPU driver was found: libcuda.so.1 (CUDA), libamdhip64.so (ROCm) and libgalaxyhip.so "
-      "(Hygon "
-      "DTK) are neither loaded in this process nor on the loader's path. `truefuse doctor` shows "
-      "where "
-      "it looked");
+      "(Hygon DTK) are neither loaded in this process nor on the loader's path. `truefuse doctor` "
+      "shows where it looked");
 }
 
 }  // namespace

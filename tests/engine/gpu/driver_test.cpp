@@ -4,24 +4,16 @@
 #include <gtest/gtest.h>
 #include <string>
 
-#include <truefuse/core/error.h>
 #include <truefuse/gpu/driver.h>
 #include <truefuse/gpu/library.h>
 
+#include "../error_of.h"
 #include "fake_driver.h"
 
 namespace truefuse::gpu {
 namespace {
 
-template <class Function>
-std::string error_of(Function function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 /// Maps a fake before anything looks for the real library.
 void* map(const char* path) {

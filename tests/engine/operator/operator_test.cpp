@@ -1,21 +1,14 @@
 #include <gtest/gtest.h>
 #include <string>
 
-#include <truefuse/core/error.h>
 #include <truefuse/operator/operator.h>
+
+#include "../error_of.h"
 
 namespace truefuse {
 namespace {
 
-template <class Function>
-std::string error_of(Function function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 const Operator& example() {
   static const Operator op = [] {
