@@ -103,6 +103,15 @@ at::Tensor allocate(c10::SymIntArrayRef sizes, const at::TensorOptions& options)
   return at::empty_symint(sizes, options);
 }
 
+at::Tensor allocate(c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                    const at::TensorOptions& options) {
+  return at::empty_strided(sizes, strides, options);
+}
+at::Tensor allocate(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
+                    const at::TensorOptions& options) {
+  return at::empty_strided_symint(sizes, strides, options);
+}
+
 at::Device torch_device(const Device& device) {
   switch (device.type) {
     case DeviceType::cpu:
@@ -124,9 +133,17 @@ void check_and_allocate(const Operator& op, std::span<const BasicArgument<Dim>> 
     SmallVector<Dim, 8> output;
     output_sizes<Dim>(op.contract, sizes, arguments, i, output);
     const DType dtype = output_dtype<Dim>(op.contract, arguments, i);
-    outputs.push_back(
-        allocate(c10::ArrayRef<Dim>(output.data(), output.size()),
-                 at::TensorOptions().dtype(scalar_type_of(dtype)).device(torch_device(device))));
+    const auto options =
+        at::TensorOptions().dtype(scalar_type_of(dtype)).device(torch_device(device));
+    const c10::ArrayRef<Dim> wanted(output.data(), output.size());
+    if (op.contract.outputs()[i].tensor.layout == Layout::dense) {
+      SmallVector<Dim, 8> strides;
+      output_strides<Dim>(op.contract, arguments, i, strides);
+      outputs.push_back(
+          allocate(wanted, c10::ArrayRef<Dim>(strides.data(), strides.size()), options));
+    } else {
+      outputs.push_back(allocate(wanted, options));
+    }
   }
 }
 

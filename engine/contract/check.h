@@ -206,6 +206,15 @@ void output_sizes(const Contract& contract, const Sizes<Dim>& sizes,
   }
 }
 
+/// The strides of a dense output; those of a contiguous one follow from its sizes.
+template <class Dim>
+void output_strides(const Contract& contract, std::span<const BasicArgument<Dim>> arguments,
+                    std::size_t output_index, SmallVector<Dim, 8>& out) {
+  const TensorSpec& spec = contract.outputs()[output_index].tensor;
+  const auto& model = std::get<BasicTensorView<Dim>>(arguments[*spec.like]);
+  dense_strides<Dim>(model.sizes, model.strides, out);
+}
+
 template <class Dim>
 DType output_dtype(const Contract& contract, std::span<const BasicArgument<Dim>> arguments,
                    std::size_t output_index) {

@@ -109,10 +109,25 @@ class ContractParser {
     parse_dims(tensor, is_output);
     const std::size_t layout = scanner_.position();
     tensor.layout = parse_layout();
-    if (is_output && tensor.layout != Layout::contiguous) {
-      scanner_.fail(layout, "an output is contiguous");
-    }
+    check_layout(tensor, is_output, layout);
     return tensor;
+  }
+
+  void check_layout(const TensorSpec& tensor, bool is_output, std::size_t position) const {
+    const Layout layout = tensor.layout;
+    if (!is_output && layout == Layout::dense) {
+      scanner_.fail(position, "an argument is contiguous, rows-strided or strided");
+    }
+    if (is_output && layout != Layout::contiguous && layout != Layout::dense) {
+      scanner_.fail(position, "an output is contiguous or dense");
+    }
+    if (layout != Layout::dense) return;
+    const TensorSpec* model =
+        tensor.like ? contract_.arguments_[*tensor.like].tensor() : nullptr;
+    if (model == nullptr || model->pack != tensor.pack || model->dims != tensor.dims) {
+      scanner_.fail(position,
+                    "a dense output is like an argument and has that argument's dimensions");
+    }
   }
 
   std::size_t parse_like() {
