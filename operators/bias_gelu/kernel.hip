@@ -12,7 +12,7 @@
 
 #include "truefuse/device.h"
 
-#include "gelu.h"
+#include "../common/gelu.h"
 
 #if TF_STORAGE == 0
 using Storage = double;

@@ -1,6 +1,6 @@
-// operators/bias_gelu/gelu.h with scalar arithmetics, against long double.
+// operators/common/gelu.h with scalar arithmetics, against long double.
 
-#include "../../../operators/bias_gelu/gelu.h"
+#include "../../../operators/common/gelu.h"
 
 #include <algorithm>
 #include <bit>

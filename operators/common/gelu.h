@@ -22,7 +22,7 @@
 // tanh form, 0.515 (f16) and 0.54 (bf16) in the exact form. The bf16 tanh form may flush results
 // below 1.2e-37.
 
-#include "../common/arithmetic.h"
+#include "arithmetic.h"
 
 namespace truefuse::bias_gelu {
 

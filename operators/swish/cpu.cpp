@@ -1,0 +1,43 @@
+// The CPU path: which kernel, on which elements. Compiled once, for every processor.
+
+#include <array>
+
+#include <truefuse/operators/common/elementwise_plan.h>
+#include <truefuse/operators/common_cpu/level.h>
+#include <truefuse/operators/swish/cpu_kernel.h>
+
+namespace truefuse {
+namespace swish {
+namespace {
+
+const CpuKernels& kernels() {
+#if defined(__x86_64__)
+  switch (cpu::level()) {
+    case cpu::Level::kAvx512:
+      return kCpuKernels_avx512;
+    case cpu::Level::kAvx2:
+      return kCpuKernels_avx2;
+    case cpu::Level::kBase:
+      break;
+  }
+#endif
+  return kCpuKernels_base;
+}
+
+}  // namespace
+}  // namespace swish
+
+void swish_cpu(const Call& call) {
+  const TensorView& out = call.outputs[0];
+  const std::array operands{elementwise::Operand(out), elementwise::Operand(call.tensor(0))};
+  cpu::run_elementwise({out.dtype, out.sizes, operands}, swish::kernels().forward);
+}
+
+void swish_backward_cpu(const Call& call) {
+  const TensorView& out = call.outputs[0];
+  const std::array operands{elementwise::Operand(out), elementwise::Operand(call.tensor(0)),
+                            elementwise::Operand(call.tensor(1))};
+  cpu::run_elementwise({out.dtype, out.sizes, operands}, swish::kernels().backward);
+}
+
+}  // namespace truefuse
