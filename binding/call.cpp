@@ -1,7 +1,5 @@
 #include <string>
 
-#include <c10/core/GradMode.h>
-
 #include <truefuse/binding/call.h>
 #include <truefuse/binding/stream.h>
 #include <truefuse/contract/check.h>
@@ -197,25 +195,20 @@ void run_gpu(const Operator& op, std::span<const Argument> arguments, Outputs& o
   check_and_allocate<std::int64_t>(op, arguments, outputs);
   const OutputViews views = views_of(outputs);
   const int device = output_device<std::int64_t>(arguments).index;
-  gpu::run(op, {arguments, {views.data(), views.size()}}, device, current_stream(device));
+  // Freed when this function returns: the caching allocator hands it to later work of this stream
+  // only, and while a graph is captured it comes from the graph's pool.
+  at::Tensor scratch;
+  const auto allocate = [&](std::size_t bytes) {
+    scratch = at::empty({static_cast<std::int64_t>(bytes)},
+                        at::TensorOptions().dtype(at::kByte).device(outputs[0].device()));
+    return scratch.mutable_data_ptr();
+  };
+  gpu::run(op, {arguments, {views.data(), views.size()}}, device, current_stream(device), allocate);
 }
 
 void run_meta(const Operator& op, std::span<const BasicArgument<c10::SymInt>> arguments,
               Outputs& outputs) {
   check_and_allocate<c10::SymInt>(op, arguments, outputs);
-}
-
-void refuse_gradient(const Operator& op, std::span<const at::Tensor* const> tensors) {
-  const bool records = c10::GradMode::is_enabled();
-  for (const at::Tensor* tensor : tensors) {
-    if (tensor == nullptr || !tensor->defined()) continue;
-    // A tangent of forward mode counts also under no_grad.
-    if (!(records && tensor->requires_grad()) && !tensor->_fw_grad(/*level=*/0).defined()) continue;
-    throw Error(op.name +
-                ": a gradient is required, but this operator has no derivative yet, and leaving it "
-                "out silently would train a wrong model. Call it under torch.no_grad(), detach "
-                "every argument that requires one, or use the eager form where you train");
-  }
 }
 
 }  // namespace truefuse::binding

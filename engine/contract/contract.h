@@ -48,6 +48,7 @@ struct ArgumentSpec {
 struct OutputSpec {
   std::string name;
   TensorSpec tensor;
+  std::optional<std::size_t> wanted;  ///< Index of the bool that says whether it is computed.
 };
 
 /// A name in brackets: a size, or the leading sizes that `name..` stands for.
@@ -65,7 +66,7 @@ struct Symbol {
 ///
 ///   contract  = argument {(";" | "·") argument} ["->" output {(";" | "·") output}]
 ///   argument  = NAME ":" (tensor {flag} | scalar ["optional"])
-///   output    = NAME ":" tensor
+///   output    = NAME ":" tensor ["if" NAME]
 ///   tensor    = (DTYPE {"|" DTYPE} | "like" NAME) "[" [dims] "]" layout
 ///   dims      = (NAME ".." | product) {"," product}
 ///   product   = (NAME | NUMBER) {"*" (NAME | NUMBER)}
@@ -89,6 +90,7 @@ struct Symbol {
 /// distinct
 ///   addresses and apart from every other argument. `aligned(16)`: the first element's address is a
 ///   multiple of 16 bytes.
+/// - An output `if wanted`, a bool argument, has the shape [0] where that is False.
 /// - NaN lies in no range. A round bracket excludes its bound.
 /// - All given tensors are on one device, which is cpu, cuda (CUDA, ROCm, DCU) or meta. Outputs are
 ///   on that device and contiguous or dense; their sizes are bound by arguments that are always given.
@@ -125,7 +127,7 @@ class Contract {
   ///      {..., "kind": "float", "range": {"low": 0, "low_open": false, "high": null,
   ///                                       "high_open": true}},      or null: any value
   ///      {..., "kind": "bool"}],
-  ///    "outputs": [{"name": "out", "kind": "tensor", ... as above}]}
+  ///    "outputs": [{"name": "out", "if": null, "kind": "tensor", ... as above}]}
   std::string json() const;
 
  private:

@@ -86,7 +86,8 @@ class ContractParser {
                     "an output needs a tensor argument that is always given, for its device");
     }
     output.tensor = parse_tensor({}, true);
-    expected_next_ = "';' or the end";
+    if (scanner_.accept_word("if")) output.wanted = parse_condition();
+    expected_next_ = "if, ';' or the end";
     contract_.outputs_.push_back(std::move(output));
   }
 
@@ -142,6 +143,18 @@ class ContractParser {
       scanner_.fail(begin, name + " is no earlier tensor argument that is always given");
     }
     return static_cast<std::size_t>(found - arguments.begin());
+  }
+
+  std::size_t parse_condition() {
+    const std::size_t begin = scanner_.position();
+    const std::string name = scanner_.name("the name of a bool argument");
+    const auto& arguments = contract_.arguments_;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const auto* scalar = std::get_if<ScalarSpec>(&arguments[i].spec);
+      if (arguments[i].name != name || arguments[i].optional || scalar == nullptr) continue;
+      if (std::holds_alternative<BoolSpec>(*scalar)) return i;
+    }
+    scanner_.fail(begin, name + " is no bool argument that is always given");
   }
 
   void parse_dtypes(TensorSpec& tensor, const std::vector<std::string>& others) {

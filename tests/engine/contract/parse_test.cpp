@@ -34,6 +34,19 @@ const std::string kSpecs = kDtypes + ", c128, like NAME, \"text\"|..., int, floa
 const std::string kLayoutWords = "a layout (contiguous, rows-strided, strided or dense)";
 const std::string kAfterTensor = "optional, mutated, aligned(BYTES), ';', '->' or the end";
 
+TEST(ContractParse, AnOutputMayDependOnABool) {
+  const Contract contract = Contract::parse(
+      "x: f32 [n] strided; a: bool; b: bool -> p: like x [n] contiguous if b; "
+      "q: like x [n] contiguous");
+  EXPECT_EQ(contract.outputs()[0].wanted, 2u);
+  EXPECT_FALSE(contract.outputs()[1].wanted.has_value());
+  const std::string head = "x: f32 [n] strided; k: int; b: bool optional -> ";
+  for (const std::string name : {"x", "k", "b", "z"}) {
+    expect_failure(head + "p: f32 [n] contiguous if @" + name,
+                   name + " is no bool argument that is always given");
+  }
+}
+
 TEST(ContractParse, ReadsTheFirstOperator) {
   const Contract contract = Contract::parse(
       "x: f32|f64|f16|bf16 [rows.., hidden] rows-strided; bias: like x [hidden] strided;\n"
