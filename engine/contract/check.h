@@ -216,8 +216,13 @@ void output_sizes(const Contract& contract, const Sizes<Dim>& sizes,
 template <class Dim>
 void output_strides(const Contract& contract, std::span<const BasicArgument<Dim>> arguments,
                     std::size_t output_index, SmallVector<Dim, 8>& out) {
-  const TensorSpec& spec = contract.outputs()[output_index].tensor;
-  const auto& model = std::get<BasicTensorView<Dim>>(arguments[*spec.like]);
+  const OutputSpec& output = contract.outputs()[output_index];
+  out.clear();
+  if (output.wanted && !std::get<bool>(arguments[*output.wanted])) {
+    out.push_back(Dim(1));
+    return;
+  }
+  const auto& model = std::get<BasicTensorView<Dim>>(arguments[*output.tensor.like]);
   dense_strides<Dim>(model.sizes, model.strides, out);
 }
 

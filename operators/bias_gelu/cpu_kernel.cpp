@@ -9,17 +9,17 @@
 namespace truefuse::bias_gelu {
 namespace {
 
-using cpu::Arithmetic;
 using cpu::Bf16;
 using cpu::F16;
 using cpu::Traits;
 using cpu::Vector;
+using common::Gelu;
 
 template <class T, Gelu kForm>
 TF_DEVICE void gelu_of_sum(const T* x, const T* bias, T* out) {
   using Compute = typename Traits<T>::Compute;
   const Vector<Compute> v = cpu::load(x) + cpu::load(bias);
-  cpu::store(out, gelu<Arithmetic<Compute>, kForm, Traits<T>::kPrecision>(v));
+  cpu::store(out, common::gelu<cpu::Arithmetic<Compute>, kForm, Traits<T>::kPrecision>(v));
 }
 
 template <class T, Gelu kForm>

@@ -1,32 +1,31 @@
 #pragma once
 
-// What the formulas of operators/ are written in: one text for the GPU, the simulator and the CPU
-// path. It includes nothing; a formula takes its arithmetic as a parameter.
+// What formulas share that are written once for the GPU, the simulator and the CPU paths. It
+// includes nothing and takes its arithmetic as a parameter: DeviceArithmetic for kernels
+// (device_arithmetic.h), cpu::Arithmetic for CPU paths (common_cpu/arithmetic.h).
 //
 // An arithmetic A names its types Value (constructible from a Scalar) and Scalar (float or double),
 // and has the static functions
 //   fma(a, b, c)            with one rounding
 //   magnitude(v, limit)     the smaller one of |v| and limit; for a NaN either
+//   magnitude_nan(v, limit) the same, but a NaN stays
+//   below_zero(v, a, b)     v < 0 ? a : b
 //   positive_part(v)        v < 0 ? -0 : v, so that a NaN stays
-//   clamp(v, limit)         v between -limit and limit; a NaN stays
-//   negative(v, a, b)       v < 0 ? a : b
 //   reciprocal(d)           1 / d to a few ulp, for d in [1, 128]
 //   rough_reciprocal(d)     1 / d to 2^-13 or, in double, to 2^-26
 //   exp2_small(f)           2^f for |f| <= 0.51
 //   shift_exponent(e, m)    e 2^n, a normal number, where m = round_to_integer + n
-//   exp2(y)                 2^y for y in [-126, 16] to a few ulp; for the half types only
+//   exp2(y)                 2^y for y in [-126, 40] to a few ulp; for the half types only
 // and the constant kSaturates: whether exp2 and reciprocal take any argument and give 0 or infinity
 // where the result leaves the range; then also
 //   cut_below(v, limit)     v < limit ? limit : v, so that a NaN stays
 // Except in fma, no product is an operand of a sum: contraction changes no result.
 
-#if defined(TF_DEVICE)
-#define TRUEFUSE_ON_DEVICE 1
-#else
+#if !defined(TF_DEVICE)
 #define TF_DEVICE inline __attribute__((always_inline))
 #endif
 
-namespace truefuse::math {
+namespace truefuse::common {
 
 /// What the result is rounded to; kFull is float and double, computed in themselves.
 enum class Precision { kFull, kF16, kBf16 };
@@ -67,27 +66,24 @@ TF_DEVICE typename A::Value exp2_polynomial(typename A::Value f) {
   }
 }
 
-/// 2^(shift - x c - y d), where y d is small beside x c. The integer part goes into the exponent
-/// and the rest is found by fma, so that no digit of a large x c is missed.
+/// f - y d
 template <class A>
-TF_DEVICE typename A::Value exp2_of_negative(typename A::Value x, typename A::Value c,
-                                             typename A::Value y, typename A::Value d,
-                                             typename A::Scalar shift) {
-  using V = typename A::Value;
-  const V magic = V(round_to_integer<typename A::Scalar>() + shift);
-  const V m = A::fma(x, -c, magic);
-  const V f = A::fma(y, -d, A::fma(x, -c, magic - m));
-  return A::shift_exponent(A::exp2_small(f), m);
+TF_DEVICE typename A::Value minus_product(typename A::Value f, typename A::Value y,
+                                          typename A::Value d) {
+  return A::fma(y, -d, f);
 }
 
-/// The same without the correction.
-template <class A>
-TF_DEVICE typename A::Value exp2_of_negative(typename A::Value x, typename A::Value c,
-                                             typename A::Scalar shift) {
+/// 2^(shift - x c), or 2^(shift - x c - y d) where y d is small beside x c. The integer part goes
+/// into the exponent and the rest is found by fma, so that no digit of a large x c is missed.
+template <class A, class... Correction>
+TF_DEVICE typename A::Value exp2_of_negative(typename A::Scalar shift, typename A::Value x,
+                                             typename A::Value c, Correction... y_and_d) {
   using V = typename A::Value;
   const V magic = V(round_to_integer<typename A::Scalar>() + shift);
   const V m = A::fma(x, -c, magic);
-  return A::shift_exponent(A::exp2_small(A::fma(x, -c, magic - m)), m);
+  V f = A::fma(x, -c, magic - m);
+  if constexpr (sizeof...(Correction) == 2) f = minus_product<A>(f, y_and_d...);
+  return A::shift_exponent(A::exp2_small(f), m);
 }
 
 /// a / (d + d_low) as high + low; the error of the rough reciprocal counts by its square. `rounded`
@@ -106,60 +102,4 @@ struct Ratio {
   }
 };
 
-}  // namespace truefuse::math
-
-#if defined(TRUEFUSE_ON_DEVICE)
-namespace truefuse::math {
-
-/// The arithmetic of a kernel: what "truefuse/device.h" offers.
-template <class T>
-struct DeviceArithmetic {
-  using Value = T;
-  using Scalar = T;
-  static constexpr bool kSaturates = sizeof(T) == 4;
-
-  TF_DEVICE static T fma(T a, T b, T c) { return tf::fma(a, b, c); }
-  TF_DEVICE static T magnitude(T v, T limit) { return tf::min(tf::abs(v), limit); }
-  TF_DEVICE static T positive_part(T v) { return v < T(0) ? T(-0.0) : v; }
-  TF_DEVICE static T clamp(T v, T limit) {
-    return -tf::max_nan(-tf::max_nan(v, -limit), -limit);  // Negations cost nothing.
-  }
-  TF_DEVICE static T negative(T v, T a, T b) { return v < T(0) ? a : b; }
-  TF_DEVICE static T cut_below(T v, T limit) { return tf::max_nan(v, limit); }
-  TF_DEVICE static T rough_reciprocal(T d) { return reciprocal(d); }
-  TF_DEVICE static T exp2(T y) { return tf::exp2_fast(y); }
-
-  TF_DEVICE static T reciprocal(T d) {
-    if constexpr (sizeof(T) == 8) {
-      return 1.0 / d;
-    } else {
-      return tf::reciprocal_fast(d);
-    }
-  }
-
-  TF_DEVICE static T exp2_small(T f) {
-    if constexpr (sizeof(T) == 8) {
-      return exp2_polynomial<DeviceArithmetic>(f);
-    } else {
-      return tf::exp2_fast(f);
-    }
-  }
-
-  TF_DEVICE static T shift_exponent(T e, T m) {
-    if constexpr (sizeof(T) == 8) {
-      return tf::bit_cast<T>(tf::bit_cast<tf::u64>(e) + (tf::bit_cast<tf::u64>(m) << 52));
-    } else {
-      return tf::bit_cast<T>(tf::bit_cast<tf::u32>(e) + (tf::bit_cast<tf::u32>(m) << 23));
-    }
-  }
-};
-
-template <class T>
-TF_DEVICE constexpr Precision precision_of() {
-  return tf::IsSame<T, tf::f16>::value    ? Precision::kF16
-         : tf::IsSame<T, tf::bf16>::value ? Precision::kBf16
-                                          : Precision::kFull;
-}
-
-}  // namespace truefuse::math
-#endif
+}  // namespace truefuse::common

@@ -10,49 +10,22 @@
 // Tiles are numbered along the columns first, so neighbouring blocks touch neighbouring memory.
 // Tile numbers are 32 bits wide, offsets 64: any size is addressed by the same code.
 //
-// Constants: TF_STORAGE (0 f64, 1 f32, 2 f16, 3 bf16), TF_VECTOR, TF_ROWS, TF_ROW_DIMS (1, or
-// the most that a grid has).
+// Constants: TF_STORAGE (of StorageOf), TF_VECTOR, TF_ROWS, TF_ROW_DIMS (1 or kMaxRowDims).
 
 #include "truefuse/device.h"
 
-#include "arithmetic.h"
+#include "device_arithmetic.h"
+#include "elementwise_grid.h"
 
-#if TF_STORAGE == 0
-using Storage = double;
-#elif TF_STORAGE == 1
-using Storage = float;
-#elif TF_STORAGE == 2
-using Storage = tf::f16;
-#elif TF_STORAGE == 3
-using Storage = tf::bf16;
-#endif
+namespace truefuse::common::elementwise {
 
-namespace elementwise {
-
+using Storage = StorageOf<TF_STORAGE>::Type;
 using Value = tf::Compute<Storage>;
-using Arithmetic = truefuse::math::DeviceArithmetic<Value>;
-constexpr auto kPrecision = truefuse::math::precision_of<Storage>();
+using Arithmetic = DeviceArithmetic<Value>;
+constexpr Precision kPrecision = precision_of<Storage>();
 
-/// Must be laid out as elementwise_plan.h's. All strides are in elements.
 template <int kOperands>
-struct Grid {
-  tf::i64 rows, columns;
-  tf::i64 last_columns;  // Of the last row, which may be shorter; TF_VECTOR divides `columns`.
-  tf::i64 column_strides[kOperands];
-  tf::u32 threads_x_log2;
-  // Tile t lies in row of tiles t / column_tiles, which is t * multiplier >> shift for t < 2^31.
-  tf::u32 tiles, column_tiles, multiplier, shift, tile_rows, tile_columns;
-  tf::u32 loose_is_vector;  // Whether load_loose may read 16 bytes at once.
-  tf::i64 row_sizes[TF_ROW_DIMS];  // Innermost first.
-  tf::i64 row_strides[kOperands][TF_ROW_DIMS];
-  tf::i64 row_dims;
-};
-
-/// Quotient of non-negative integers; the 64-bit division is several times dearer.
-TF_DEVICE tf::i64 divide(tf::i64 a, tf::i64 b) {
-  if (((a | b) >> 32) == 0) return static_cast<tf::u32>(a) / static_cast<tf::u32>(b);
-  return a / b;
-}
+using Grid = ElementwiseGrid<kOperands, TF_ROW_DIMS>;
 
 /// Of the first elements of the row `down` rows below `row`.
 template <int kOperands>
@@ -80,15 +53,6 @@ struct Offsets {
   }
 };
 
-/// N elements, `stride` apart, one by one; one load serves all of an expanded tensor.
-template <int N>
-TF_DEVICE tf::Vector<Storage, N> gather(const Storage* from, tf::i64 stride) {
-  tf::Vector<Storage, N> vector;
-  vector[0] = *from;
-  TF_UNROLL for (int i = 1; i < N; ++i) vector[i] = stride == 0 ? vector[0] : from[i * stride];
-  return vector;
-}
-
 /// Walks over the grid. `body` has
 ///   Inputs<N>                       what N neighbouring elements need
 ///   load<N>(offsets, column, in)    reads them
@@ -100,15 +64,12 @@ TF_DEVICE void walk(const Grid<kOperands>& grid, const Body& body) {
   const tf::u32 thread_y = tf::thread_x() >> grid.threads_x_log2;
   const tf::u32 threads_y = tf::block_dim_x() >> grid.threads_x_log2;
 
-  for (tf::u32 tile = tf::block_x(); tile < grid.tiles; tile += tf::grid_dim_x()) {
-    const tf::u32 row_tile =
-        static_cast<tf::u32>(static_cast<tf::u64>(tile) * grid.multiplier >> grid.shift);
-    const tf::u32 column_tile = tile - row_tile * grid.column_tiles;
-    const tf::i64 column = static_cast<tf::i64>(static_cast<tf::u64>(column_tile) *
-                                                    grid.tile_columns +
-                                                thread_x * TF_VECTOR);
+  for (tf::u32 tile = tf::block_x(); tile < grid.tiles.count; tile += tf::grid_dim_x()) {
+    const TilePlace place = place_of(grid.tiles, tile);
+    const tf::i64 column = static_cast<tf::i64>(
+        static_cast<tf::u64>(place.column_tile) * grid.tiles.columns + thread_x * TF_VECTOR);
     const tf::i64 row =
-        static_cast<tf::i64>(static_cast<tf::u64>(row_tile) * grid.tile_rows + thread_y);
+        static_cast<tf::i64>(static_cast<tf::u64>(place.row_tile) * grid.tiles.rows + thread_y);
     // Rows from here on; whole vectors fit into all of them but, perhaps, the last.
     const tf::i64 rows = column + TF_VECTOR <= grid.columns ? grid.rows - row : 0;
     const tf::i64 whole_rows = column + TF_VECTOR <= grid.last_columns ? rows : rows - 1;
@@ -140,34 +101,32 @@ TF_DEVICE void walk(const Grid<kOperands>& grid, const Body& body) {
   }
 }
 
-/// N elements of operand k; a vector lies without gaps.
+/// N elements of operand k; a vector of them lies without gaps.
 template <int N, int kOperands>
 TF_DEVICE tf::Vector<Storage, N> load(const Grid<kOperands>& grid, int k, const Storage* from,
                                       tf::i64 offset, tf::i64 column) {
-  if constexpr (N == TF_VECTOR && N > 1) {
-    return tf::load<N>(from + offset + column);
-  } else {
-    return tf::load<N>(from + offset + column * grid.column_strides[k]);
-  }
+  const tf::i64 stride = N > 1 ? 1 : grid.column_strides[k];
+  return tf::load<N>(from + offset + column * stride);
 }
 
-/// Of the one operand that may have any strides though the others are vectors: the gradient.
+/// Of the one operand that may have any strides though the others are vectors.
 template <int N, int kOperands>
 TF_DEVICE tf::Vector<Storage, N> load_loose(const Grid<kOperands>& grid, int k, const Storage* from,
                                             tf::i64 offset, tf::i64 column) {
   if (N > 1 && grid.loose_is_vector) return tf::load<N>(from + offset + column);
   const tf::i64 stride = grid.column_strides[k];
-  return gather<N>(from + offset + column * stride, stride);
+  from += offset + column * stride;
+  tf::Vector<Storage, N> vector;
+  vector[0] = *from;  // All there is to read of an expanded tensor.
+  TF_UNROLL for (int i = 1; i < N; ++i) vector[i] = stride == 0 ? vector[0] : from[i * stride];
+  return vector;
 }
 
 template <int N, int kOperands>
 TF_DEVICE void store(const Grid<kOperands>& grid, int k, Storage* to, tf::i64 offset,
                      tf::i64 column, const tf::Vector<Storage, N>& value) {
-  if constexpr (N == TF_VECTOR && N > 1) {
-    tf::store(to + offset + column, value);
-  } else {
-    tf::store(to + offset + column * grid.column_strides[k], value);
-  }
+  const tf::i64 stride = N > 1 ? 1 : grid.column_strides[k];
+  tf::store(to + offset + column * stride, value);
 }
 
-}  // namespace elementwise
+}  // namespace truefuse::common::elementwise

@@ -4,20 +4,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include <truefuse/core/tensor.h>
+#include <truefuse/operators/common/elementwise_grid.h>
 #include <truefuse/operator/operator.h>
 
 /// The host side of elementwise.h: operators that make each element of their outputs from the
 /// elements at the same place of their inputs.
-namespace truefuse::elementwise {
+namespace truefuse::common {
 
 inline constexpr std::size_t kMaxOperands = 5;
 inline constexpr std::size_t kMaxDims = 64;  // As PyTorch.
-inline constexpr std::size_t kMaxRowDims = 6;
-inline constexpr std::uint32_t kThreads = 128;
+inline constexpr std::uint32_t kElementwiseThreads = 128;
 
 /// A tensor seen through the common sizes: where it begins and its strides, in elements.
 struct Operand {
@@ -45,10 +46,13 @@ class Space {
   std::int64_t size(std::size_t dim) const { return sizes_[dim]; }
   std::int64_t stride(std::size_t operand, std::size_t dim) const { return strides_[operand][dim]; }
 
-  /// Whether operand k can be accessed in vectors of 16 bytes.
+  /// Whether an operand can be accessed in vectors of 16 bytes, and whether two can whose elements
+  /// take turns.
   bool is_vector(std::size_t operand) const;
+  bool are_pairs(std::size_t one, std::size_t other) const;
 
  private:
+  bool rows_are_vectors(const std::byte* data, std::size_t operand) const;
   void add(std::int64_t size, std::span<const Operand> operands, std::size_t dim);
 
   DType dtype_;
@@ -61,31 +65,28 @@ class Space {
 };
 
 /// What selects the compiled kernel.
-struct Shape {
+struct ElementwiseForm {
   DType dtype;
   bool vectorised;  ///< Accesses of 16 bytes; else single elements.
   bool one_row_dim;
+
+  std::string label() const;  ///< Such as "bf16 vector".
+  bool plain() const { return vectorised && one_row_dim; }
 };
 
-/// The constants that elementwise.h asks for, before those of the operator.
-std::vector<std::string> constant_names();
-Variant variant_of(const Shape& shape);
+/// The constants that elementwise.h asks for; those of the operator follow.
+std::vector<std::string> elementwise_constants();
+Variant elementwise_variant(const ElementwiseForm& form);
 
-/// Every shape, each with a label such as "bf16 vector"; the plain ones are shown by default.
-struct NamedShape {
-  Shape shape;
-  std::string label;
-  bool shown;
-};
-std::vector<NamedShape> shapes();
+std::vector<ElementwiseForm> elementwise_forms();
 
-/// Which form of the kernel: whole vectors where every operand allows it. The first input may be a
-/// `loose` one, read with any strides.
-Shape shape_of(const Space& space, std::size_t outputs, bool loose);
+/// Whole vectors where every operand allows them, but for operand `loose`, if any, which the kernel
+/// reads with any strides.
+ElementwiseForm elementwise_form(const Space& space, std::size_t loose = kMaxOperands);
 
-/// Fills in the grid, the block and, behind the parameters that are there, the kernel's Grid.
+/// Fills in the grid, the block and, behind the parameters that are there, the ElementwiseGrid.
 /// Throws Error in the name of the operator for more dimensions or tiles than a kernel walks over.
-void add_grid(std::string_view op_name, const Space& space, std::size_t outputs, const Shape& shape,
-              Launch& launch);
+void add_elementwise_grid(std::string_view op_name, const Space& space, const ElementwiseForm& form,
+                          std::size_t loose, Launch& launch);
 
-}  // namespace truefuse::elementwise
+}  // namespace truefuse::common

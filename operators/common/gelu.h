@@ -1,7 +1,7 @@
 #pragma once
 
 // gelu(v) of a number or of a vector of numbers: one text for the GPU, the simulator and the CPU
-// path. It includes nothing and takes its arithmetic as a parameter.
+// path. Its arithmetic is a parameter: see arithmetic.h.
 //
 // Both forms are v F(v) with F(v) + F(-v) = 1, so only the lower tail q = F(-|v|), a number in
 // [0, 1/2], has to be found:
@@ -24,84 +24,70 @@
 
 #include "arithmetic.h"
 
-namespace truefuse::bias_gelu {
-
-using namespace math;
+namespace truefuse::common {
 
 enum class Gelu { kTanh, kExact };
 
-/// scaled(a) is a q / kScale for a = min(|v|, kLimit).
-template <class A, Gelu kForm, Precision kPrecision>
-struct Tail;
-
-template <class A>
-struct Tail<A, Gelu::kTanh, Precision::kFull> {
+/// 2^shift exp(-2 u(a)), of which the half types need only a few digits; `square` is a^2.
+template <class A, Precision kPrecision>
+TF_DEVICE typename A::Value exp_of_minus_2u(typename A::Scalar shift, typename A::Value a,
+                                            typename A::Value square) {
   using V = typename A::Value;
-  using S = typename A::Scalar;
-  static constexpr bool kDouble = sizeof(S) == 8;
-  static constexpr S kLimit = kDouble ? S(21.6) : S(10.8);
-  static constexpr S kShift = kDouble ? S(128) : S(32);
-  static constexpr S kScale = kDouble ? S(0x1p-128) : S(0x1p-32);
-
-  TF_DEVICE static V scaled(V a) {
-    // 2 u log2(e) = a (c1 + c3 a^2); in double each constant in two parts, and c1 with so few
-    // digits that c - c1 is exact.
-    const V c1(kDouble ? S(0x1.26aec21bce760p+1) : S(2.3022082));
-    const V c3(kDouble ? S(0x1.a5a7cf7572a98p-4) : S(0.10294324));
-    const V square = a * a;
-    const V c = A::fma(square, c3, c1);
-    V e;
-    if constexpr (kDouble) {
-      const V c1_low(S(-2.9772962085427412e-15));
-      const V c3_low(S(-5.97817740072e-18));
-      const V square_low = A::fma(a, a, -square);
-      const V c_low =
-          A::fma(square, c3, c1 - c) + A::fma(square_low, c3, A::fma(square, c3_low, c1_low));
-      e = exp2_of_negative<A>(a, c, a, c_low, kShift);
-    } else {
-      // The roundings of c cost up to 4 |u| ulp in the tail, where the usual 1 + tanh(u) has no
-      // digit left at all; to save it would take a quarter of the kernel's instructions.
-      e = exp2_of_negative<A>(a, c, kShift);
-    }
-
-    // q = e / (1 + e) with e = 2^(-a c).
-    const V d = A::fma(e, V(kScale), V(S(1)));
-    const V d_low = A::fma(e, V(kScale), V(S(1)) - d);
-    const Ratio<A> ratio(a, d, d_low);
-    return A::fma(e, ratio.high, e * ratio.low);
-  }
-};
-
-template <class A>
-struct Tail<A, Gelu::kExact, Precision::kFull> {
-  using V = typename A::Value;
-  using S = typename A::Scalar;
-  static constexpr bool kDouble = sizeof(S) == 8;
-  static constexpr S kLimit = kDouble ? S(38.7) : S(14.5);
-  static constexpr S kShift = kDouble ? S(128) : S(32);
-  static constexpr S kScale = kDouble ? S(0x1p-128) : S(0x1p-32);
-
-  TF_DEVICE static V scaled(V a) {
-    // e = exp(-a^2/2); log2(e)/2 and, in relation to it, what it lacks.
-    const V half_log2e(kDouble ? S(0x1.71547652b82fep-1) : S(0x1.715476p-1));
-    const V half_log2e_lack(kDouble ? S(1.41092006031e-17) : S(1.33497584e-8));
-    const V square = a * a;
+  if constexpr (kPrecision != Precision::kFull) {
+    return A::exp2(A::fma(a, A::fma(square, V(-0.10294324f), V(-2.3022082f)), V(shift)));
+  } else if constexpr (sizeof(typename A::Scalar) == 4) {
+    // The roundings of c cost up to 4 |u| ulp in the tail, where the usual 1 + tanh(u) has no digit
+    // left at all; to save it would take a quarter of the kernel's instructions.
+    return exp2_of_negative<A>(shift, a, A::fma(square, V(0.10294324f), V(2.3022082f)));
+  } else {
+    // 2 u log2(e) = a (c1 + c3 a^2), each constant in two parts, and c1 with so few digits that c -
+    // c1 is exact.
+    const V c1(0x1.26aec21bce760p+1), c1_low(-2.9772962085427412e-15);
+    const V c3(0x1.a5a7cf7572a98p-4), c3_low(-5.97817740072e-18);
     const V square_low = A::fma(a, a, -square);
-    const V e = exp2_of_negative<A>(square, half_log2e, A::fma(square, half_log2e_lack, square_low),
-                                    half_log2e, kShift);
+    const V c = A::fma(square, c3, c1);
+    const V c_low =
+        A::fma(square, c3, c1 - c) + A::fma(square_low, c3, A::fma(square, c3_low, c1_low));
+    return exp2_of_negative<A>(shift, a, c, a, c_low);
+  }
+}
 
-    // q = e (1 + w) / d with the line d = 7/4 + slope a, which by itself is right to 13 %, and
-    // w = u P(u), u = (a - k) / (a + k). At k the line is right; P is a minimax polynomial, of
-    // relative error 2^-27 (float) and 2^-57 (double) in q for all a up to kLimit.
+/// 2^shift exp(-a^2/2). In float the rounding of a^2 costs up to a^2/4 ulp; that is in the tail, where
+/// the usual 1 + erf has no digit left at all.
+template <class A>
+TF_DEVICE typename A::Value half_gaussian(typename A::Scalar shift, typename A::Value a) {
+  using V = typename A::Value;
+  const V square = a * a;
+  if constexpr (sizeof(typename A::Scalar) == 8) {
+    const V half_log2e(0x1.71547652b82fep-1);
+    const V lack(1.41092006031e-17);  // Of half_log2e, in relation to it.
+    const V square_low = A::fma(a, a, -square);
+    return exp2_of_negative<A>(shift, square, half_log2e, A::fma(square, lack, square_low),
+                               half_log2e);
+  } else {
+    return exp2_of_negative<A>(shift, square, V(0x1.715476p-1f));
+  }
+}
+
+/// Phi(-a) exp(a^2/2) = (1 + w) / d with the line d = 7/4 + slope a, which by itself is right to 13
+/// %, and w = u P(u), u = (a - k) / (a + k). At k the line is right; P is a minimax polynomial, of
+/// relative error 2^-27 (float) and 2^-57 (double) in the whole for all a up to the limits below.
+template <class A>
+struct NormalTail {
+  using V = typename A::Value;
+  using S = typename A::Scalar;
+  static constexpr bool kDouble = sizeof(S) == 8;
+
+  V w, d, d_low;
+
+  TF_DEVICE explicit NormalTail(V a) {
     const V half_k(kDouble ? S(0x1.0000000000001p+1) : S(0x1.fffb88p+0));
     const V slope(kDouble ? S(0x1.1af1e13c3adc5p+1) : S(0x1.1af1aep+1));
     const V intercept(S(1.75));
     const V u = A::fma(a, A::reciprocal(A::fma(a, V(S(0.5)), half_k)), V(S(-1)));
-    const V w = u * correction(u);
-    const V d = A::fma(a, slope, intercept);
-    const V d_low = A::fma(a, slope, intercept - d);
-    const Ratio<A> ratio(a, d, d_low);
-    return A::fma(e, ratio.high, e * A::fma(ratio.rounded, w, ratio.low));
+    w = u * correction(u);
+    d = A::fma(a, slope, intercept);
+    d_low = A::fma(a, slope, intercept - d);
   }
 
  private:
@@ -124,6 +110,60 @@ struct Tail<A, Gelu::kExact, Precision::kFull> {
   }
 };
 
+/// shift + log2 of Phi(-a). It is so smooth that a short polynomial is good enough for a half type:
+/// the error in ulp of the result is at most 0.006 for f16, a < 6, and 0.017 for bf16, a < 13.75.
+template <class A, Precision kPrecision>
+TF_DEVICE typename A::Value log2_of_normal_tail(float shift, typename A::Value a) {
+  if constexpr (kPrecision == Precision::kF16) {
+    return polynomial<A>(a, shift - 1.0000076f, -1.1510366f, -0.45917043f, -0.053051844f,
+                         0.0079422863f, -0.0007484248f, 3.244508e-05f);
+  } else {
+    return polynomial<A>(a, shift - 1.0001793f, -1.1490859f, -0.46269888f, -0.050857488f,
+                         0.0074371146f, -0.0007472127f, 4.7915972e-05f, -1.749857e-06f,
+                         2.7544658e-08f);
+  }
+}
+
+/// scaled(a) is a q / kScale for a = min(|v|, kLimit).
+template <class A, Gelu kForm, Precision kPrecision>
+struct Tail;
+
+template <class A>
+struct Tail<A, Gelu::kTanh, Precision::kFull> {
+  using V = typename A::Value;
+  using S = typename A::Scalar;
+  static constexpr bool kDouble = sizeof(S) == 8;
+  static constexpr S kLimit = kDouble ? S(21.6) : S(10.8);
+  static constexpr S kShift = kDouble ? S(128) : S(32);
+  static constexpr S kScale = kDouble ? S(0x1p-128) : S(0x1p-32);
+
+  TF_DEVICE static V scaled(V a) {
+    // q = e / (1 + e) with e = exp(-2 u).
+    const V e = exp_of_minus_2u<A, Precision::kFull>(kShift, a, a * a);
+    const V d = A::fma(e, V(kScale), V(S(1)));
+    const V d_low = A::fma(e, V(kScale), V(S(1)) - d);
+    const Ratio<A> ratio(a, d, d_low);
+    return A::fma(e, ratio.high, e * ratio.low);
+  }
+};
+
+template <class A>
+struct Tail<A, Gelu::kExact, Precision::kFull> {
+  using V = typename A::Value;
+  using S = typename A::Scalar;
+  static constexpr bool kDouble = sizeof(S) == 8;
+  static constexpr S kLimit = kDouble ? S(38.7) : S(14.5);
+  static constexpr S kShift = kDouble ? S(128) : S(32);
+  static constexpr S kScale = kDouble ? S(0x1p-128) : S(0x1p-32);
+
+  TF_DEVICE static V scaled(V a) {
+    const V e = half_gaussian<A>(kShift, a);
+    const NormalTail<A> tail(a);
+    const Ratio<A> ratio(a, tail.d, tail.d_low);
+    return A::fma(e, ratio.high, e * A::fma(ratio.rounded, tail.w, ratio.low));
+  }
+};
+
 template <class A, Precision kPrecision>
 struct Tail<A, Gelu::kTanh, kPrecision> {
   using V = typename A::Value;
@@ -133,37 +173,21 @@ struct Tail<A, Gelu::kTanh, kPrecision> {
   static constexpr float kScale = kBf16 ? 0x1p-16f : 1.0f;
 
   TF_DEVICE static V scaled(V a) {
-    const V c = A::fma(a * a, V(-0.10294324f), V(-2.3022082f));
-    const V e = A::exp2(A::fma(a, c, V(kShift)));
+    const V e = exp_of_minus_2u<A, kPrecision>(kShift, a, a * a);
     return a * (e * A::reciprocal(A::fma(e, V(kScale), V(1.0f))));
   }
 };
 
-// log2 of Phi(-a) is so smooth that a short polynomial is good enough for a half type. The error of
-// the polynomial, in ulp of the result, is at most 0.006 for f16 and 0.017 for bf16.
-
-template <class A>
-struct Tail<A, Gelu::kExact, Precision::kF16> {
+template <class A, Precision kPrecision>
+struct Tail<A, Gelu::kExact, kPrecision> {
   using V = typename A::Value;
-  static constexpr float kLimit = 6.0f;
-  static constexpr float kScale = 1.0f;
+  static constexpr bool kBf16 = kPrecision == Precision::kBf16;
+  static constexpr float kLimit = kBf16 ? 13.75f : 6.0f;
+  static constexpr float kShift = kBf16 ? 16.0f : 0.0f;
+  static constexpr float kScale = kBf16 ? 0x1p-16f : 1.0f;
 
   TF_DEVICE static V scaled(V a) {
-    return a * A::exp2(polynomial<A>(a, -1.0000076f, -1.1510366f, -0.45917043f, -0.053051844f,
-                                     0.0079422863f, -0.0007484248f, 3.244508e-05f));
-  }
-};
-
-template <class A>
-struct Tail<A, Gelu::kExact, Precision::kBf16> {
-  using V = typename A::Value;
-  static constexpr float kLimit = 13.75f;
-  static constexpr float kScale = 0x1p-16f;
-
-  TF_DEVICE static V scaled(V a) {
-    return a * A::exp2(polynomial<A>(a, 16.0f - 1.0001793f, -1.1490859f, -0.46269888f,
-                                     -0.050857488f, 0.0074371146f, -0.0007472127f, 4.7915972e-05f,
-                                     -1.749857e-06f, 2.7544658e-08f));
+    return a * A::exp2(log2_of_normal_tail<A, kPrecision>(kShift, a));
   }
 };
 
@@ -190,22 +214,4 @@ TF_DEVICE typename A::Value gelu(typename A::Value v) {
   }
 }
 
-}  // namespace truefuse::bias_gelu
-
-#if defined(TRUEFUSE_ON_DEVICE)
-namespace truefuse::bias_gelu {
-
-/// gelu(x + bias), element by element; half types are added and computed in float.
-template <Gelu kForm, class T, int N>
-TF_DEVICE tf::Vector<T, N> gelu_of_sum(const tf::Vector<T, N>& x, const tf::Vector<T, N>& bias) {
-  using Value = tf::Compute<T>;
-  auto sum = tf::to_float(x);
-  const auto added = tf::to_float(bias);
-  TF_UNROLL for (int i = 0; i < N; ++i) {
-    sum[i] = gelu<DeviceArithmetic<Value>, kForm, precision_of<T>()>(sum[i] + added[i]);
-  }
-  return tf::from_float<T>(sum);
-}
-
-}  // namespace truefuse::bias_gelu
-#endif
+}  // namespace truefuse::common

@@ -11,18 +11,19 @@
 //             = s + a q s  for x >= 0,   q - a q s  for x < 0
 //
 // The only difference that cancels is the last one, at the derivative's zero near -1.278. a is cut
-// where the results have left even the subnormals. e and what is made of it are carried times
-// 2^kShift, as normal numbers, and scaled once at the end.
+// where the results have left even the subnormals. In swish, e and what is made of it are carried
+// times 2^kShift, as normal numbers, and scaled once at the end.
 //
 // swish: -0 gives -0, +inf gives +inf, -inf gives -0. swish': 0.5 at 0, 1 at +inf, -0 at -inf. NaN
 // gives NaN.
 //
-// Largest errors in ulp: swish in float and double 2, over all binades; swish' 3 ulp of the
-// larger summand. The half types are computed in float to 2^-17 and rounded once.
+// Largest errors in ulp: swish in float and double 2, over all binades; g swish' 3, of the larger
+// one of the result and its summands. The half types are computed in float to 2^-17 and rounded
+// once.
 
 #include "arithmetic.h"
 
-namespace truefuse::math {
+namespace truefuse::common {
 
 /// Float and double, computed in themselves; also the half types where exp2 is no instruction.
 template <class A, bool kFast>
@@ -33,27 +34,31 @@ struct Swish {
   static constexpr S kLimit = kDouble ? S(755) : S(112);
   static constexpr S kShift = kDouble ? S(128) : S(48);
   static constexpr S kScale = kDouble ? S(0x1p-128) : S(0x1p-48);
-  static constexpr S kUnscale = kDouble ? S(0x1p128) : S(0x1p48);
 
   TF_DEVICE static V value(V x) {
     const V a = A::magnitude(x, V(kLimit));
     const V e = exponential(a);
-    const Ratio<A> ratio = over_one_plus(a, e);
+    const V d = A::fma(e, V(kScale), V(S(1)));
+    const Ratio<A> ratio(a, d, A::fma(e, V(kScale), V(S(1)) - d));
     const V below = A::fma(e, ratio.high, e * ratio.low);
     return A::fma(-below, V(kScale), A::positive_part(x));
   }
 
-  /// Also gives swish(x), which shares most of the work.
-  TF_DEVICE static V slope(V x, V& value) {
-    const V c = A::clamp(x, V(kLimit));
-    const V a = A::negative(c, -c, c);
-    const V e = exponential(a);
-    const Ratio<A> ratio = over_one_plus(V(S(1)), e);
-    const V s = ratio.rounded;
-    const V q = A::fma(e, ratio.high, e * ratio.low);
-    const V t = c * q;
-    value = A::negative(x, t * V(kScale), x * s);
-    return A::fma(t, s, A::negative(c, q, s * V(kUnscale))) * V(kScale);
+  TF_DEVICE static V gradient(V g, V x, V& value) {
+    const V a = A::magnitude_nan(x, V(kLimit));
+    const V c = A::below_zero(x, -a, a);
+    const V e = exponential(a) * V(kScale);
+    const V d = e + V(S(1));
+    const Ratio<A> s(V(S(1)), d, e + (V(S(1)) - d));
+    const V q = e * s.high;
+    const V q_low = A::fma(e, s.low, A::fma(e, s.high, -q));
+    value = A::below_zero(x, c * (q + q_low), x * s.rounded);
+    // g sigmoid(x) (1 + x sigmoid(-x)); both sigmoids in two parts.
+    const V slope = A::fma(c, A::below_zero(x, s.high, q),
+                           A::fma(c, A::below_zero(x, s.low, q_low), V(S(1))));
+    const V scaled = g * slope;
+    return A::fma(scaled, A::below_zero(x, q, s.high),
+                  scaled * A::below_zero(x, q_low, s.low));
   }
 
  private:
@@ -66,11 +71,6 @@ struct Swish {
     const V m = A::fma(a, -log2e, magic);
     const V f = A::fma(a, -rest, A::fma(a, -log2e, magic - m));
     return A::shift_exponent(exp2_polynomial<A>(f), m);
-  }
-
-  TF_DEVICE static Ratio<A> over_one_plus(V numerator, V e) {
-    const V d = A::fma(e, V(kScale), V(S(1)));
-    return {numerator, d, A::fma(e, V(kScale), V(S(1)) - d)};
   }
 };
 
@@ -88,14 +88,14 @@ struct Swish<A, true> {
     return A::fma(-(a * (e * sigmoid(e))), V(kScale), A::positive_part(x));
   }
 
-  TF_DEVICE static V slope(V x, V& value) {
-    const V c = A::clamp(x, V(kLimit));
-    const V e = exponential(A::negative(c, -c, c));
+  TF_DEVICE static V gradient(V g, V x, V& value) {
+    const V a = A::magnitude_nan(x, V(kLimit));
+    const V e = exponential(a);
     const V s = sigmoid(e);
-    const V q = e * s;
-    const V t = c * q;
-    value = A::negative(x, t * V(kScale), x * s);
-    return A::fma(t, s, A::negative(c, q, s * V(0x1p16f))) * V(kScale);
+    const V q = e * s;  // As t, times 2^16.
+    const V t = A::below_zero(x, -a, a) * q;
+    value = A::below_zero(x, t * V(kScale), x * s);
+    return g * (A::fma(t, s, A::below_zero(x, q, s * V(0x1p16f))) * V(kScale));
   }
 
  private:
@@ -112,10 +112,12 @@ TF_DEVICE typename A::Value swish(typename A::Value x) {
   return SwishOf<A, kPrecision>::value(x);
 }
 
-/// swish'(x); `value` becomes swish(x), to within one ulp more than swish() has.
+/// g swish'(x); `value` becomes swish(x), to 3.5 ulp. For x < -80 (in double -700), where the usual
+/// forms have no digit left or soon none, exp(x) comes with the precision of a subnormal.
 template <class A, Precision kPrecision>
-TF_DEVICE typename A::Value swish_slope(typename A::Value x, typename A::Value& value) {
-  return SwishOf<A, kPrecision>::slope(x, value);
+TF_DEVICE typename A::Value swish_gradient(typename A::Value g, typename A::Value x,
+                                           typename A::Value& value) {
+  return SwishOf<A, kPrecision>::gradient(g, x, value);
 }
 
-}  // namespace truefuse::math
+}  // namespace truefuse::common

@@ -25,16 +25,16 @@ ElementwiseKernel kernel_for(DType dtype, const ElementwiseKernels& kernels) {
 
 }  // namespace
 
-void run_elementwise(const elementwise::Space& space, const ElementwiseKernels& kernels) {
+void run_elementwise(const common::Space& space, const ElementwiseKernels& kernels) {
   if (space.elements() == 0) return;
   const ElementwiseKernel kernel = kernel_for(space.dtype(), kernels);
   const auto bytes = static_cast<std::int64_t>(size_of(space.dtype()));
   const std::int64_t columns = space.size(0);
-  std::array<std::int64_t, elementwise::kMaxOperands> strides;
+  std::array<std::int64_t, common::kMaxOperands> strides;
   for (std::size_t k = 0; k < space.operands(); ++k) strides[k] = space.stride(k, 0);
 
   parallel_for(space.elements(), kGrain, [&](std::int64_t i, std::int64_t end) {
-    std::array<std::byte*, elementwise::kMaxOperands> data;
+    std::array<std::byte*, common::kMaxOperands> data;
     while (i < end) {
       const std::int64_t column = i % columns;
       const std::int64_t count = std::min(columns - column, end - i);
@@ -45,7 +45,7 @@ void run_elementwise(const elementwise::Space& space, const ElementwiseKernels& 
           offset += row % space.size(d) * space.stride(k, d);
           row /= space.size(d);
         }
-        data[k] = space.data(k) + offset * bytes;
+        data[k] = space.data(k) == nullptr ? nullptr : space.data(k) + offset * bytes;
       }
       kernel(data.data(), strides.data(), count);
       i += count;

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 // Included by files that are compiled once per instruction set: nothing with code comes in here.
-namespace truefuse::elementwise {
+namespace truefuse::common {
 class Space;
 }
 
@@ -21,6 +21,6 @@ struct ElementwiseKernels {
 };
 
 /// Runs the kernel of the space's element type over the whole space, on PyTorch's threads.
-void run_elementwise(const elementwise::Space& space, const ElementwiseKernels& kernels);
+void run_elementwise(const common::Space& space, const ElementwiseKernels& kernels);
 
 }  // namespace truefuse::cpu

@@ -5,6 +5,7 @@
 #include <truefuse/operators/common/elementwise_plan.h>
 #include <truefuse/operators/common_cpu/level.h>
 #include <truefuse/operators/swish/cpu_kernel.h>
+#include <truefuse/operators/swish/operator.h>
 
 namespace truefuse {
 namespace swish {
@@ -29,14 +30,15 @@ const CpuKernels& kernels() {
 
 void swish_cpu(const Call& call) {
   const TensorView& out = call.outputs[0];
-  const std::array operands{elementwise::Operand(out), elementwise::Operand(call.tensor(0))};
+  const std::array operands{common::Operand(out), common::Operand(call.tensor(0))};
   cpu::run_elementwise({out.dtype, out.sizes, operands}, swish::kernels().forward);
 }
 
 void swish_backward_cpu(const Call& call) {
+  if (!call.flag(swish::kXWanted)) return;
   const TensorView& out = call.outputs[0];
-  const std::array operands{elementwise::Operand(out), elementwise::Operand(call.tensor(0)),
-                            elementwise::Operand(call.tensor(1))};
+  const std::array operands{common::Operand(out), common::Operand(call.tensor(0)),
+                            common::Operand(call.tensor(1))};
   cpu::run_elementwise({out.dtype, out.sizes, operands}, swish::kernels().backward);
 }
 

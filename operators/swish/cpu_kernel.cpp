@@ -19,7 +19,7 @@ void forward(std::byte* const* data, const std::int64_t* strides, std::int64_t c
   using Compute = typename Traits<T>::Compute;
   using Values = Vector<Compute>;
   cpu::for_each_element<T, 1, 1>(data, strides, count, [](const Values* in, Values* out) {
-    out[0] = math::swish<cpu::Arithmetic<Compute>, Traits<T>::kPrecision>(in[0]);
+    out[0] = common::swish<cpu::Arithmetic<Compute>, Traits<T>::kPrecision>(in[0]);
   });
 }
 
@@ -29,8 +29,8 @@ void backward(std::byte* const* data, const std::int64_t* strides, std::int64_t 
   using Values = Vector<Compute>;
   cpu::for_each_element<T, 1, 2>(data, strides, count, [](const Values* in, Values* out) {
     Values unused;
-    out[0] = in[0] * math::swish_slope<cpu::Arithmetic<Compute>, Traits<T>::kPrecision>(in[1],
-                                                                                       unused);
+    out[0] = common::swish_gradient<cpu::Arithmetic<Compute>, Traits<T>::kPrecision>(in[0], in[1],
+                                                                                    unused);
   });
 }
 

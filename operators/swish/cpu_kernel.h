@@ -4,7 +4,7 @@
 
 namespace truefuse::swish {
 
-/// The kernels of one instruction set: (out; x) and (dx; grad, x).
+/// The kernels of one instruction set: (out; x) and (grad_x; grad_out, x).
 struct CpuKernels {
   cpu::ElementwiseKernels forward, backward;
 };

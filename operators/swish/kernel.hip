@@ -1,10 +1,13 @@
 // swish and its gradient, in one pass over memory; see elementwise.h, also for the constants.
 
-#include "../common/elementwise.h"
-#include "../common/swish.h"
+#include "truefuse/operators/common/elementwise.h"
+#include "truefuse/operators/common/swish.h"
 
+namespace common = truefuse::common;
+namespace elementwise = common::elementwise;
 using elementwise::Grid;
 using elementwise::Offsets;
+using elementwise::Storage;
 
 // out = swish(x)
 struct Forward {
@@ -24,17 +27,17 @@ struct Forward {
   TF_DEVICE void store(const Offsets<2>& offsets, tf::i64 column, const Inputs<N>& in) const {
     auto value = tf::to_float(in.x);
     TF_UNROLL for (int i = 0; i < N; ++i) {
-      value[i] = truefuse::math::swish<elementwise::Arithmetic, elementwise::kPrecision>(value[i]);
+      value[i] = common::swish<elementwise::Arithmetic, elementwise::kPrecision>(value[i]);
     }
     elementwise::store<N>(grid, 0, out, offsets.of[0], column, tf::from_float<Storage>(value));
   }
 };
 
-// dx = grad swish'(x)
+// grad_x = grad_out swish'(x)
 struct Backward {
   const Grid<3>& grid;
-  Storage* dx;
-  const Storage* grad;
+  Storage* grad_x;
+  const Storage* grad_out;
   const Storage* x;
 
   template <int N>
@@ -43,7 +46,7 @@ struct Backward {
   };
   template <int N>
   TF_DEVICE void load(const Offsets<3>& offsets, tf::i64 column, Inputs<N>& in) const {
-    in.grad = elementwise::load_loose<N>(grid, 1, grad, offsets.of[1], column);
+    in.grad = elementwise::load_loose<N>(grid, 1, grad_out, offsets.of[1], column);
     in.x = elementwise::load<N>(grid, 2, x, offsets.of[2], column);
   }
   template <int N>
@@ -52,10 +55,10 @@ struct Backward {
     const auto x_values = tf::to_float(in.x);
     TF_UNROLL for (int i = 0; i < N; ++i) {
       elementwise::Value unused;
-      value[i] *= truefuse::math::swish_slope<elementwise::Arithmetic, elementwise::kPrecision>(
-          x_values[i], unused);
+      value[i] = common::swish_gradient<elementwise::Arithmetic, elementwise::kPrecision>(
+          value[i], x_values[i], unused);
     }
-    elementwise::store<N>(grid, 0, dx, offsets.of[0], column, tf::from_float<Storage>(value));
+    elementwise::store<N>(grid, 0, grad_x, offsets.of[0], column, tf::from_float<Storage>(value));
   }
 };
 
@@ -65,6 +68,6 @@ void swish_forward(Storage* out, const Storage* x, Grid<2> grid) {
 }
 
 TF_KERNEL(128)
-void swish_backward(Storage* dx, const Storage* grad, const Storage* x, Grid<3> grid) {
-  elementwise::walk(grid, Backward{grid, dx, grad, x});
+void swish_backward(Storage* grad_x, const Storage* grad_out, const Storage* x, Grid<3> grid) {
+  elementwise::walk(grid, Backward{grid, grad_x, grad_out, x});
 }

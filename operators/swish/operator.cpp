@@ -20,7 +20,7 @@ const Operator& swish_operator() {
         "x sigmoid(x) (SiLU) in one pass over memory, whatever the strides; half types are computed "
         "in fp32 and rounded once.";
     description.source = {"swish/kernel.hip", operators::swish_files()};
-    description.constants = elementwise::constant_names();
+    description.constants = common::elementwise_constants();
     description.plan = swish::plan;
     description.variants = swish::variants();
     return description;
@@ -33,14 +33,15 @@ const Operator& swish_backward_operator() {
     Operator description;
     description.name_space = "truefuse";
     description.name = "swish_backward";
-    description.schema = "swish_backward(Tensor grad, Tensor x) -> Tensor";
+    description.schema = "swish_backward(Tensor grad_out, Tensor x, *, bool x_wanted) -> Tensor";
     description.contract = Contract::parse(
-        "grad: f32|f64|f16|bf16 [shape..] strided; "
-        "x: like grad [shape..] strided "
-        "-> dx: like x [shape..] dense");
-    description.summary = "The gradient of swish: grad sigmoid(x) (1 + x sigmoid(-x)).";
+        "grad_out: f32|f64|f16|bf16 [shape..] strided; "
+        "x: like grad_out [shape..] strided; "
+        "x_wanted: bool "
+        "-> grad_x: like x [shape..] dense if x_wanted");
+    description.summary = "The gradient of swish: grad_out sigmoid(x) (1 + x sigmoid(-x)).";
     description.source = {"swish/kernel.hip", operators::swish_files()};
-    description.constants = elementwise::constant_names();
+    description.constants = common::elementwise_constants();
     description.plan = swish::plan_backward;
     description.variants = swish::backward_variants();
     return description;

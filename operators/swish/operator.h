@@ -7,10 +7,13 @@ namespace truefuse {
 /// out = swish(x): see the schemas and the contracts in operator.cpp.
 const Operator& swish_operator();
 
-/// dx = grad swish'(x).
+/// grad_x = grad_out swish'(x).
 const Operator& swish_backward_operator();
 
 namespace swish {
+
+/// Position of the flag in the schema of swish_backward.
+inline constexpr std::size_t kXWanted = 2;
 
 /// Pure: see Operator::plan.
 void plan(const Call& call, const DeviceFacts& device, Plan& plan);

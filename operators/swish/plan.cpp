@@ -10,22 +10,23 @@ constexpr const char* kForward = "swish_forward";
 constexpr const char* kBackward = "swish_backward";
 
 void plan_kernel(const char* kernel, std::string_view op_name, const TensorView& out,
-                 std::span<const elementwise::Operand> operands, Plan& plan) {
-  const elementwise::Space space(out.dtype, out.sizes, operands);
+                 std::span<const common::Operand> operands, Plan& plan) {
+  const common::Space space(out.dtype, out.sizes, operands);
   if (space.elements() == 0) return;
-  const elementwise::Shape shape = elementwise::shape_of(space, 1, true);
+  constexpr std::size_t kLoose = 1;  // The first input.
+  const common::ElementwiseForm form = common::elementwise_form(space, kLoose);
   Launch& launch = plan.add();
   launch.kernel = kernel;
-  launch.variant = elementwise::variant_of(shape);
-  for (const elementwise::Operand& operand : operands) launch.parameters.add(operand.data);
-  elementwise::add_grid(op_name, space, 1, shape, launch);
+  launch.variant = common::elementwise_variant(form);
+  for (const common::Operand& operand : operands) launch.parameters.add(operand.data);
+  common::add_elementwise_grid(op_name, space, form, kLoose, launch);
 }
 
 std::vector<Operator::NamedVariant> variants_of(const char* kernel) {
   std::vector<Operator::NamedVariant> all;
-  for (const elementwise::NamedShape& named : elementwise::shapes()) {
-    all.push_back({named.label, kernel, elementwise::variant_of(named.shape), named.shown,
-                   elementwise::kThreads});
+  for (const common::ElementwiseForm& form : common::elementwise_forms()) {
+    all.push_back({form.label(), kernel, common::elementwise_variant(form), form.plain(),
+                   common::kElementwiseThreads});
   }
   return all;
 }
@@ -33,15 +34,14 @@ std::vector<Operator::NamedVariant> variants_of(const char* kernel) {
 }  // namespace
 
 void plan(const Call& call, const DeviceFacts& /*device*/, Plan& plan) {
-  const std::array operands{elementwise::Operand(call.outputs[0]),
-                            elementwise::Operand(call.tensor(0))};
+  const std::array operands{common::Operand(call.outputs[0]), common::Operand(call.tensor(0))};
   plan_kernel(kForward, "swish", call.outputs[0], operands, plan);
 }
 
 void plan_backward(const Call& call, const DeviceFacts& /*device*/, Plan& plan) {
-  const std::array operands{elementwise::Operand(call.outputs[0]),
-                            elementwise::Operand(call.tensor(0)),
-                            elementwise::Operand(call.tensor(1))};
+  if (!call.flag(kXWanted)) return;
+  const std::array operands{common::Operand(call.outputs[0]), common::Operand(call.tensor(0)),
+                            common::Operand(call.tensor(1))};
   plan_kernel(kBackward, "swish_backward", call.outputs[0], operands, plan);
 }
 

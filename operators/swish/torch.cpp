@@ -8,11 +8,21 @@ void swish_backward_cpu(const Call& call);
 
 namespace {
 
-using Forward = at::Tensor(const at::Tensor& x);
-using Backward = at::Tensor(const at::Tensor& grad, const at::Tensor& x);
-const auto forward = binding::Registration::typed<swish_operator, swish_cpu, Forward>();
+using binding::Derivative;
+using binding::Registration;
+
+/// What can be differentiated again.
+at::Tensor composite(const at::Tensor& grad_out, const at::Tensor& x, bool /*x_wanted*/) {
+  const at::Tensor s = at::sigmoid(x);
+  return grad_out * s * (1 + x * at::sigmoid(-x));
+}
+
 const auto backward =
-    binding::Registration::typed<swish_backward_operator, swish_backward_cpu, Backward>();
+    Registration::typed<swish_backward_operator, swish_backward_cpu,
+                        at::Tensor(const at::Tensor&, const at::Tensor&, bool)>(
+        Derivative::by_composite<composite>());
+const auto forward = Registration::typed<swish_operator, swish_cpu, at::Tensor(const at::Tensor&)>(
+    Derivative::by(swish_backward_operator()));
 
 }  // namespace
 }  // namespace truefuse

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the tests of formulas share: scalar arithmetics, and errors in units in the last place by
-// binade. For use in one namespace with the formulas, truefuse::math.
+// For tests of formulas that are written once for every platform (operators/common): scalar
+// arithmetics, references in long double, and errors in ulp by binade.
 
 #include <algorithm>
 #include <bit>
@@ -16,10 +16,9 @@
 #include <type_traits>
 #include <utility>
 
-#include <truefuse/operators/common/arithmetic.h>
+#include <truefuse/operators/common/gelu.h>
 
-namespace truefuse::math {
-namespace {
+namespace truefuse::common::testing {
 
 enum class Quality { kExact, kDevice, kCpu };
 
@@ -35,9 +34,9 @@ struct Arithmetic {
 
   static T fma(T a, T b, T c) { return std::fma(a, b, c); }
   static T magnitude(T v, T limit) { return std::fmin(std::fabs(v), limit); }
+  static T magnitude_nan(T v, T limit) { return std::fabs(v) > limit ? limit : std::fabs(v); }
+  static T below_zero(T v, T a, T b) { return v < 0 ? a : b; }
   static T positive_part(T v) { return v < 0 ? T(-0.0) : v; }
-  static T clamp(T v, T limit) { return v < -limit ? -limit : limit < v ? limit : v; }
-  static T negative(T v, T a, T b) { return v < 0 ? a : b; }
   static T cut_below(T v, T limit) { return v < limit ? limit : v; }
   static T reciprocal(T d) { return spoil(1 / d, d); }
   static T rough_reciprocal(T d) {
@@ -47,7 +46,7 @@ struct Arithmetic {
   static T exp2(T y) { return spoil(std::exp2(y), y); }
   static T exp2_small(T f) {
     if constexpr (kQuality == Quality::kCpu || sizeof(T) == 8)
-      return exp2_polynomial<Arithmetic>(f);
+      return common::exp2_polynomial<Arithmetic>(f);
     return exp2(f);
   }
   static T shift_exponent(T e, T m) {
@@ -65,18 +64,47 @@ struct Arithmetic {
   }
 };
 
+/// gelu(v). Long double is rounded where the function is steep: arguments are carried in two parts.
+template <Gelu kForm>
+long double reference(long double v) {
+  if (std::isnan(v) || v > 200) return v;
+  if (v < -50 && kForm == Gelu::kTanh) return -0.0L;
+  if (v < -150) return -0.0L;
+  if constexpr (kForm == Gelu::kExact) {
+    const long double half_root = 0.707106781186547524400844362104849039L;
+    const long double half_root_low = 1.8950325588932570797e-20L;
+    const long double z = -v * half_root;
+    const long double z_low = std::fma(-v, half_root, -z) - v * half_root_low;
+    const long double slope = -2 / std::sqrt(std::acos(-1.0L)) * std::exp(-z * z);
+    return v / 2 * (std::erfc(z) + slope * z_low);
+  } else {
+    const long double root = std::sqrt(2 / std::acos(-1.0L));
+    const long double root_low = std::fma(-root, root, 2 / std::acos(-1.0L)) / (2 * root);
+    const long double square = v * v;
+    const long double square_low = std::fma(v, v, -square);
+    const long double s = std::fma(0.044715L, square, 1.0L);
+    const long double s_low = std::fma(0.044715L, square, 1 - s) + 0.044715L * square_low;
+    const long double t = v * s;
+    const long double t_low = std::fma(v, s, -t) + v * s_low;
+    const long double x = -2 * root * t;
+    const long double x_low = std::fma(-2 * root, t, -x) - 2 * root * t_low - 2 * root_low * t;
+    const long double e = std::exp(x);
+    return v / (1 + e + e * x_low);
+  }
+}
+
 struct Format {
   int digits;        // Of the significand.
   int min_exponent;  // Of the smallest normal number.
 };
-constexpr Format kF64{53, -1022}, kF32{24, -126}, kF16{11, -14}, kBf16{8, -126};
+inline constexpr Format kF64{53, -1022}, kF32{24, -126}, kF16{11, -14}, kBf16{8, -126};
 
-long double ulp_of(long double value, Format format) {
+inline long double ulp_of(long double value, Format format) {
   const int exponent = value == 0 ? format.min_exponent : std::ilogb(value);
   return std::ldexp(1.0L, std::max(exponent, format.min_exponent) - format.digits + 1);
 }
 
-long double round_to(long double value, Format format) {
+inline long double round_to(long double value, Format format) {
   const long double ulp = ulp_of(value, format);
   return std::nearbyint(value / ulp) * ulp;
 }
@@ -86,8 +114,11 @@ class Errors {
  public:
   explicit Errors(Format format) : format_(format) {}
 
-  void add(long double v, long double result, long double truth, long double allowed) {
-    const long double error = std::fabs(result - truth) / ulp_of(truth, format_);
+  /// The error counts in ulp of the truth, or of a larger number that it is a difference of.
+  void add(long double v, long double result, long double truth, long double allowed,
+           long double term = 0) {
+    const long double error =
+        std::fabs(result - truth) / ulp_of(std::max(std::fabs(truth), term), format_);
     const int binade = truth == 0 ? -99999 : std::max(std::ilogb(truth), format_.min_exponent - 1);
     Worst& worst = worst_[{std::signbit(truth), binade}];
     if (error > worst.error) worst = {error, v};
@@ -140,7 +171,7 @@ void sweep(T lowest, const Use& use) {
   }
 }
 
-long double value_of_bits(std::uint32_t bits, Format format) {
+inline long double value_of_bits(std::uint32_t bits, Format format) {
   const int fraction_bits = format.digits - 1;
   const int exponent = static_cast<int>((bits & 0x7fff) >> fraction_bits);
   const auto fraction = static_cast<long double>(bits & ((1u << fraction_bits) - 1));
@@ -157,5 +188,4 @@ long double value_of_bits(std::uint32_t bits, Format format) {
   return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-}  // namespace
-}  // namespace truefuse::math
+}  // namespace truefuse::common::testing
