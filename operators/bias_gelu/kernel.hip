@@ -7,18 +7,25 @@
 // Constants: TF_STORAGE (see StorageOf), TF_EXACT, TF_VECTOR, TF_ROWS, TF_ONE_ROW_DIM.
 
 #include "truefuse/device.h"
+#include "truefuse/operators/common/device_arithmetic.h"
+#include "truefuse/operators/common/gelu.h"
 #include "truefuse/operators/common/tiles.h"
 
-#include "gelu.h"
-
-using truefuse::common::RowMap;
-using truefuse::common::TileMap;
-using truefuse::common::row_offset;
-using Storage = truefuse::common::StorageOf<TF_STORAGE>::Type;
+using namespace truefuse::common;
+using Storage = StorageOf<TF_STORAGE>::Type;
 using Vector = tf::Vector<Storage, TF_VECTOR>;
-using truefuse::bias_gelu::Gelu;
-using truefuse::bias_gelu::gelu_of_sum;
 constexpr Gelu kForm = TF_EXACT ? Gelu::kExact : Gelu::kTanh;
+
+/// Half types are added and computed in float.
+TF_DEVICE Vector gelu_of_sum(const Vector& x, const Vector& bias) {
+  using Arithmetic = DeviceArithmetic<tf::Compute<Storage>>;
+  auto sum = tf::to_float(x);
+  const auto added = tf::to_float(bias);
+  TF_UNROLL for (int i = 0; i < TF_VECTOR; ++i) {
+    sum[i] = gelu<Arithmetic, kForm, precision_of<Storage>()>(sum[i] + added[i]);
+  }
+  return tf::from_float<Storage>(sum);
+}
 
 TF_KERNEL(128)
 void bias_gelu_forward(Storage* out, const Storage* x, const Storage* bias, tf::i64 rows,
@@ -29,7 +36,7 @@ void bias_gelu_forward(Storage* out, const Storage* x, const Storage* bias, tf::
   const tf::u32 threads_y = tf::block_dim_x() >> threads_x_log2;
 
   for (tf::u32 tile = tf::block_x(); tile < tiles.count; tile += tf::grid_dim_x()) {
-    const truefuse::common::TilePlace place = place_of(tiles, tile);
+    const TilePlace place = place_of(tiles, tile);
     const tf::i64 column = static_cast<tf::i64>(
         static_cast<tf::u64>(place.column_tile) * tiles.columns + thread_x * TF_VECTOR);
     const tf::i64 row =
@@ -56,7 +63,7 @@ void bias_gelu_forward(Storage* out, const Storage* x, const Storage* bias, tf::
     TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
       const tf::u32 down = r * threads_y;
       if (r == 0 || down < rows_left) {
-        tf::store(target + down * hidden, gelu_of_sum<kForm>(values[r], bias_values));
+        tf::store(target + down * hidden, gelu_of_sum(values[r], bias_values));
       }
     }
   }

@@ -241,9 +241,9 @@ TEST(ContractParseErrors, Outputs) {
                  "expected " + kDtypes + ", c128 or like NAME, found 'int'");
   expect_failure("x: f32 [n] strided -> out: f32 [n] @strided", "an output is contiguous");
   expect_failure("x: f32 [n] strided -> out: f32 [n] contiguous @optional",
-                 "expected ';' or the end, found 'optional'");
+                 "expected if, ';' or the end, found 'optional'");
   expect_failure("x: f32 [n] strided -> out: f32 [n] contiguous @-> b",
-                 "expected ';' or the end, found '-'");
+                 "expected if, ';' or the end, found '-'");
 }
 
 TEST(ContractParseErrors, TheCaretFollowsLinesTabsAndMultiByteCharacters) {
