@@ -9,11 +9,11 @@
 namespace truefuse::bias_gelu {
 namespace {
 
+using common::Gelu;
 using cpu::Bf16;
 using cpu::F16;
 using cpu::Traits;
 using cpu::Vector;
-using common::Gelu;
 
 template <class T, Gelu kForm>
 TF_DEVICE void gelu_of_sum(const T* x, const T* bias, T* out) {
@@ -47,10 +47,7 @@ void kernel(const void* x_data, std::int64_t x_stride, const void* bias_data, vo
 
 }  // namespace
 
-#define TRUEFUSE_CONCATENATE(a, b) a##b
-#define TRUEFUSE_TABLE_OF(level) TRUEFUSE_CONCATENATE(kCpuKernels_, level)
-
-const CpuKernels TRUEFUSE_TABLE_OF(TRUEFUSE_CPU_LEVEL) = {
+const CpuKernels TRUEFUSE_TABLE_OF_LEVEL(kCpuKernels) = {
     {kernel<double, Gelu::kTanh>, kernel<double, Gelu::kExact>},
     {kernel<float, Gelu::kTanh>, kernel<float, Gelu::kExact>},
     {kernel<F16, Gelu::kTanh>, kernel<F16, Gelu::kExact>},

@@ -247,9 +247,9 @@ TEST(ContractParseErrors, Outputs) {
   expect_failure("x: f32 [n, m] strided -> out: like x [m, n] @dense", model);
   expect_failure("x: f32 [n.., m] strided -> out: like x [m] @dense", model);
   expect_failure("x: f32 [n] strided -> out: f32 [n] contiguous @optional",
-                 "expected ';' or the end, found 'optional'");
+                 "expected if, ';' or the end, found 'optional'");
   expect_failure("x: f32 [n] strided -> out: f32 [n] contiguous @-> b",
-                 "expected ';' or the end, found '-'");
+                 "expected if, ';' or the end, found '-'");
 }
 
 TEST(ContractParseErrors, TheCaretFollowsLinesTabsAndMultiByteCharacters) {

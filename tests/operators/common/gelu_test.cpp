@@ -11,11 +11,10 @@ using namespace testing;
 template <class T, Gelu kForm>
 long double allowed_ulp(T v, Quality quality) {
   const long double instruction = quality == Quality::kDevice && sizeof(T) == 4 ? 1.5L : 0;
-  if (kForm == Gelu::kTanh && sizeof(T) == 4 && v < -1) {
-    const long double u = 0.7978845608L * (std::fabs(v) + 0.044715L * std::pow(std::fabs(v), 3.0L));
-    return 2 + instruction + 4 * std::min(u, 60.0L);
-  }
-  return 2 + instruction;
+  if (sizeof(T) == 8 || v > -1) return 2 + instruction;
+  const long double a = std::min<long double>(std::fabs(v), 20);
+  if (kForm == Gelu::kExact) return 2 + instruction + 0.6L * a * a;
+  return 2 + instruction + 4 * 0.7978845608L * (a + 0.044715L * a * a * a);
 }
 
 template <class T, Gelu kForm, Quality kQuality>

@@ -72,7 +72,7 @@ TEST(Tiling, ThreadsAlongTheColumnsWasteLittle) {
   EXPECT_EQ(threads_x_log2(1), 0U);
   EXPECT_EQ(threads_x_log2(3), 2U);
   EXPECT_EQ(threads_x_log2(32), 5U);
-  EXPECT_EQ(threads_x_log2(33), 5U);  // 64 of 64 is no better than 64 of 128.
+  EXPECT_EQ(threads_x_log2(33), 6U);
   EXPECT_EQ(threads_x_log2(128), 7U);
   EXPECT_EQ(threads_x_log2(192), 6U);
   EXPECT_EQ(threads_x_log2(1 << 20), 7U);
