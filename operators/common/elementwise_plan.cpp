@@ -9,11 +9,12 @@
 namespace truefuse::common {
 namespace {
 
-/// As bias_gelu's, measured on an H200: one 16-byte access per operand where an element is dear to
-/// compute and two where it is cheap. Single elements make up for their size with more rows.
+/// As bias_gelu's, measured on an H200: one 16-byte access where an element is dear to compute and
+/// two where it is cheap, which several inputs make by themselves. Single elements make up for their
+/// size with more rows.
 std::int64_t rows_per_thread(const ElementwiseForm& form) {
-  if (!form.vectorised) return 8;
-  return size_of(form.dtype) == 2 ? 2 : 1;
+  if (!form.vectorised) return form.inputs > 1 ? 4 : 8;
+  return size_of(form.dtype) == 2 && form.inputs == 1 ? 2 : 1;
 }
 
 /// The rows and columns. Memory without gaps is cut anew into rows of one block's width.
@@ -152,24 +153,24 @@ Variant elementwise_variant(const ElementwiseForm& form) {
   return variant;
 }
 
-std::vector<ElementwiseForm> elementwise_forms() {
+std::vector<ElementwiseForm> elementwise_forms(std::size_t inputs) {
   std::vector<ElementwiseForm> forms;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     for (const bool vectorised : {true, false}) {
       for (const bool one_row_dim : {true, false}) {
-        forms.push_back({dtype, vectorised, one_row_dim});
+        forms.push_back({dtype, inputs, vectorised, one_row_dim});
       }
     }
   }
   return forms;
 }
 
-ElementwiseForm elementwise_form(const Space& space, std::size_t loose) {
+ElementwiseForm elementwise_form(const Space& space, std::size_t inputs, std::size_t loose) {
   bool vectorised = true;
   for (std::size_t k = 0; vectorised && k < space.operands(); ++k) {
     vectorised = k == loose || space.is_vector(k);
   }
-  return {space.dtype(), vectorised, space.dims() <= 2};
+  return {space.dtype(), inputs, vectorised, space.dims() <= 2};
 }
 
 void add_elementwise_grid(std::string_view op_name, const Space& space, const ElementwiseForm& form,

@@ -67,6 +67,7 @@ class Space {
 /// What selects the compiled kernel.
 struct ElementwiseForm {
   DType dtype;
+  std::size_t inputs;
   bool vectorised;  ///< Accesses of 16 bytes; else single elements.
   bool one_row_dim;
 
@@ -78,11 +79,13 @@ struct ElementwiseForm {
 std::vector<std::string> elementwise_constants();
 Variant elementwise_variant(const ElementwiseForm& form);
 
-std::vector<ElementwiseForm> elementwise_forms();
+/// All forms of a kernel of so many inputs.
+std::vector<ElementwiseForm> elementwise_forms(std::size_t inputs);
 
 /// Whole vectors where every operand allows them, but for operand `loose`, if any, which the kernel
 /// reads with any strides.
-ElementwiseForm elementwise_form(const Space& space, std::size_t loose = kMaxOperands);
+ElementwiseForm elementwise_form(const Space& space, std::size_t inputs,
+                                 std::size_t loose = kMaxOperands);
 
 /// Fills in the grid, the block and, behind the parameters that are there, the ElementwiseGrid.
 /// Throws Error in the name of the operator for more dimensions or tiles than a kernel walks over.

@@ -3,6 +3,7 @@
 // such a file must not do. The one name that it gives to the linker is its table of kernels.
 
 #include <truefuse/operators/common_cpu/elementwise_kernel.h>
+#include <truefuse/operators/common_cpu/level.h>
 #include <truefuse/operators/gated/activation.h>
 #include <truefuse/operators/gated/cpu_kernel.h>
 
@@ -51,8 +52,6 @@ void backward(std::byte* const* data, const std::int64_t* strides, std::int64_t 
 
 }  // namespace
 
-#define TRUEFUSE_CONCATENATE(a, b) a##b
-#define TRUEFUSE_TABLE_OF(level) TRUEFUSE_CONCATENATE(kCpuKernels_, level)
 // For float and double the rounding changes nothing.
 #define TRUEFUSE_KERNELS(function, activation)                                       \
   {                                                                                  \
@@ -64,7 +63,7 @@ void backward(std::byte* const* data, const std::int64_t* strides, std::int64_t 
     }                                                                                \
   }
 
-const CpuKernels TRUEFUSE_TABLE_OF(TRUEFUSE_CPU_LEVEL) = {
+const CpuKernels TRUEFUSE_TABLE_OF_LEVEL(kCpuKernels) = {
     {TRUEFUSE_KERNELS(forward, Activation::kSwish), TRUEFUSE_KERNELS(forward, Activation::kGeluTanh),
      TRUEFUSE_KERNELS(forward, Activation::kGeluExact)},
     {TRUEFUSE_KERNELS(backward, Activation::kSwish),

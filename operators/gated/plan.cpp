@@ -45,7 +45,7 @@ void plan_kernel(const Call& call, std::string_view op_name, const Kind& kind, P
   if (space.elements() == 0) return;
   const std::size_t loose = kind.backward ? 2 : common::kMaxOperands;  // grad_out
   const std::size_t gate = gated.count - 2;
-  common::ElementwiseForm form = common::elementwise_form(space, loose);
+  common::ElementwiseForm form = common::elementwise_form(space, kind.backward ? 3 : 2, loose);
   const bool pairs = kind.packed && !form.vectorised && space.are_pairs(gate, gate + 1) &&
                      (kind.backward ? space.are_pairs(0, 1) : space.is_vector(0));
   form.vectorised |= pairs;
@@ -109,10 +109,10 @@ GatedCall::GatedCall(const Call& call, const Kind& kind)
 
 template <bool kGeglu, bool kPacked, bool kBackward>
 void plan(const Call& call, const DeviceFacts& /*device*/, Plan& plan) {
-  constexpr std::string_view names[] = {"swiglu", "swiglu_packed", "geglu", "geglu_packed"};
-  std::string name(names[2 * kGeglu + kPacked]);
-  if (kBackward) name += "_backward";
-  plan_kernel(call, name, {kGeglu, kPacked, kBackward}, plan);
+  constexpr std::string_view names[2][2][2] = {
+      {{"swiglu", "swiglu_backward"}, {"swiglu_packed", "swiglu_packed_backward"}},
+      {{"geglu", "geglu_backward"}, {"geglu_packed", "geglu_packed_backward"}}};
+  plan_kernel(call, names[kGeglu][kPacked][kBackward], {kGeglu, kPacked, kBackward}, plan);
 }
 
 template void plan<false, false, false>(const Call&, const DeviceFacts&, Plan&);
@@ -129,7 +129,7 @@ std::vector<Operator::NamedVariant> variants(const Kind& kind) {
   const std::vector<Activation> activations =
       kind.geglu ? std::vector{Activation::kGeluTanh, Activation::kGeluExact}
                  : std::vector{Activation::kSwish};
-  for (const common::ElementwiseForm& form : common::elementwise_forms()) {
+  for (const common::ElementwiseForm& form : common::elementwise_forms(kind.backward ? 3 : 2)) {
     for (const Activation activation : activations) {
       for (const bool pairs : {false, true}) {
         if (pairs && !(kind.packed && form.vectorised)) continue;

@@ -11,19 +11,7 @@ namespace truefuse {
 namespace swish {
 namespace {
 
-const CpuKernels& kernels() {
-#if defined(__x86_64__)
-  switch (cpu::level()) {
-    case cpu::Level::kAvx512:
-      return kCpuKernels_avx512;
-    case cpu::Level::kAvx2:
-      return kCpuKernels_avx2;
-    case cpu::Level::kBase:
-      break;
-  }
-#endif
-  return kCpuKernels_base;
-}
+const CpuKernels& kernels() { return TRUEFUSE_KERNELS_OF_LEVEL(kCpuKernels); }
 
 }  // namespace
 }  // namespace swish

@@ -4,6 +4,7 @@
 
 #include <truefuse/operators/common/swish.h>
 #include <truefuse/operators/common_cpu/elementwise_kernel.h>
+#include <truefuse/operators/common_cpu/level.h>
 #include <truefuse/operators/swish/cpu_kernel.h>
 
 namespace truefuse::swish {
@@ -36,10 +37,7 @@ void backward(std::byte* const* data, const std::int64_t* strides, std::int64_t 
 
 }  // namespace
 
-#define TRUEFUSE_CONCATENATE(a, b) a##b
-#define TRUEFUSE_TABLE_OF(level) TRUEFUSE_CONCATENATE(kCpuKernels_, level)
-
-const CpuKernels TRUEFUSE_TABLE_OF(TRUEFUSE_CPU_LEVEL) = {
+const CpuKernels TRUEFUSE_TABLE_OF_LEVEL(kCpuKernels) = {
     {forward<double>, forward<float>, forward<F16>, forward<Bf16>},
     {backward<double>, backward<float>, backward<F16>, backward<Bf16>},
 };

@@ -14,7 +14,7 @@ void plan_kernel(const char* kernel, std::string_view op_name, const TensorView&
   const common::Space space(out.dtype, out.sizes, operands);
   if (space.elements() == 0) return;
   constexpr std::size_t kLoose = 1;  // The first input.
-  const common::ElementwiseForm form = common::elementwise_form(space, kLoose);
+  const common::ElementwiseForm form = common::elementwise_form(space, operands.size() - 1, kLoose);
   Launch& launch = plan.add();
   launch.kernel = kernel;
   launch.variant = common::elementwise_variant(form);
@@ -22,9 +22,9 @@ void plan_kernel(const char* kernel, std::string_view op_name, const TensorView&
   common::add_elementwise_grid(op_name, space, form, kLoose, launch);
 }
 
-std::vector<Operator::NamedVariant> variants_of(const char* kernel) {
+std::vector<Operator::NamedVariant> variants_of(const char* kernel, std::size_t inputs) {
   std::vector<Operator::NamedVariant> all;
-  for (const common::ElementwiseForm& form : common::elementwise_forms()) {
+  for (const common::ElementwiseForm& form : common::elementwise_forms(inputs)) {
     all.push_back({form.label(), kernel, common::elementwise_variant(form), form.plain(),
                    common::kElementwiseThreads});
   }
@@ -45,7 +45,7 @@ void plan_backward(const Call& call, const DeviceFacts& /*device*/, Plan& plan) 
   plan_kernel(kBackward, "swish_backward", call.outputs[0], operands, plan);
 }
 
-std::vector<Operator::NamedVariant> variants() { return variants_of(kForward); }
-std::vector<Operator::NamedVariant> backward_variants() { return variants_of(kBackward); }
+std::vector<Operator::NamedVariant> variants() { return variants_of(kForward, 1); }
+std::vector<Operator::NamedVariant> backward_variants() { return variants_of(kBackward, 2); }
 
 }  // namespace truefuse::swish
