@@ -7,9 +7,9 @@ Importing registers the operators as ``torch.ops.truefuse.*``; nothing is compil
 on a GPU.
 """
 
-from truefuse import _native
+from truefuse import _native, nn
 from truefuse._ops import bias_gelu
 from truefuse._runtime import prepare
 
-__all__ = ["__version__", "bias_gelu", "prepare"]
+__all__ = ["__version__", "bias_gelu", "nn", "prepare"]
 __version__ = _native.version()
