@@ -2,18 +2,13 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <truefuse/operator/operator.h>
-
 namespace truefuse::binding {
 
-/// The operator's entry in PyTorch's dispatcher, for C++ programs that call it: with autograd,
-/// autocast and whatever else is registered. `Signature` is its schema in C++.
-template <const Operator& (*get)(), class Signature>
-const c10::TypedOperatorHandle<Signature>& handle_of() {
-  static const auto handle = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow(get().qualified_name().c_str(), "")
-                                 .template typed<Signature>();
-  return handle;
+/// A registered operator in PyTorch's dispatcher, for C++ functions that call it as Python does: with
+/// autograd, autocast and whatever else is registered. `Signature` is its schema in C++.
+template <class Signature>
+c10::TypedOperatorHandle<Signature> registered(const char* qualified_name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(qualified_name, "").typed<Signature>();
 }
 
 }  // namespace truefuse::binding

@@ -11,11 +11,11 @@ namespace {
 constexpr std::uint32_t kThreads = 128;
 
 /// Rows per thread, measured on an H200: more loads in flight cost registers and so waves, hence
-/// one 16-byte access where an element is dear to compute and two where it is cheap. Single
-/// elements make up for their size with more rows.
+/// one 16-byte access where an element is dear to compute or a second row would take more than 32
+/// registers, and two where neither is so. Single elements make up for their size with more rows.
 std::int64_t rows_per_thread(DType dtype, std::int64_t vector) {
   if (vector == 1) return 8;
-  return size_of(dtype) == 2 ? 2 : 1;
+  return dtype == DType::f16 ? 2 : 1;
 }
 
 Variant variant_of(DType dtype, bool exact, std::int64_t vector, bool one_row_dim) {

@@ -42,8 +42,15 @@ struct DerivativeTail<A, Gelu::kTanh, kPrecision> {
     const V square = a * a;
     const V w = A::fma(square, V(S(0.21406444881780076)), V(S(1.5957691216057308)));
     const V e = exp_of_minus_2u<A, kPrecision>(kShift, a, square);
-    const V p = A::reciprocal(A::fma(e, V(kScale), V(S(1))));
-    return e * p * A::fma(-p, a * w, V(S(1)));
+    const V d = A::fma(e, V(kScale), V(S(1)));
+    if constexpr (kPrecision != Precision::kFull) {
+      const V p = A::reciprocal(d);
+      return e * p * A::fma(-p, a * w, V(S(1)));
+    } else {
+      const Ratio<A> p(V(S(1)), d, A::fma(e, V(kScale), V(S(1)) - d));
+      const V q = A::fma(e, p.high, e * p.low);
+      return q * A::fma(-p.rounded, a * w, V(S(1)));
+    }
   }
 };
 
@@ -58,9 +65,9 @@ struct DerivativeTail<A, Gelu::kExact, Precision::kFull> {
 
   TF_DEVICE static V scaled(V a) {
     const NormalTail<A> tail(a);
-    const V r = A::reciprocal(tail.d);
-    const V difference = A::fma(a, V(S(-0.3989422804014327)), A::fma(r, tail.w, r));
-    return half_gaussian<A>(kShift, a) * difference;
+    const Ratio<A> line(V(S(1)), tail.d, tail.d_low);
+    const V rest = A::fma(a, V(S(-0.3989422804014327)), A::fma(line.rounded, tail.w, line.low));
+    return half_gaussian<A>(kShift, a) * (line.high + rest);
   }
 };
 

@@ -1,6 +1,5 @@
 #include <truefuse/binding/dispatch.h>
 #include <truefuse/operators/gated/functions.h>
-#include <truefuse/operators/gated/operator.h>
 
 namespace truefuse {
 
@@ -14,27 +13,31 @@ Text text(std::string_view value) { return {value.data(), value.size()}; }
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up, std::string_view gate_rounding) {
   using Signature = at::Tensor(const at::Tensor&, const at::Tensor&, Text);
-  return binding::handle_of<swiglu_operator, Signature>().call(gate, up, text(gate_rounding));
+  static const auto op = binding::registered<Signature>("truefuse::swiglu");
+  return op.call(gate, up, text(gate_rounding));
 }
 
 at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up, std::string_view approximate,
                  std::string_view gate_rounding) {
   using Signature = at::Tensor(const at::Tensor&, const at::Tensor&, Text, Text);
-  return binding::handle_of<geglu_operator, Signature>().call(gate, up, text(approximate),
+  static const auto op = binding::registered<Signature>("truefuse::geglu");
+  return op.call(gate, up, text(approximate),
                                                               text(gate_rounding));
 }
 
 at::Tensor swiglu_packed(const at::Tensor& packed, std::string_view packing,
                          std::string_view gate_rounding) {
   using Signature = at::Tensor(const at::Tensor&, Text, Text);
-  return binding::handle_of<swiglu_packed_operator, Signature>().call(packed, text(packing),
+  static const auto op = binding::registered<Signature>("truefuse::swiglu_packed");
+  return op.call(packed, text(packing),
                                                                       text(gate_rounding));
 }
 
 at::Tensor geglu_packed(const at::Tensor& packed, std::string_view packing,
                         std::string_view approximate, std::string_view gate_rounding) {
   using Signature = at::Tensor(const at::Tensor&, Text, Text, Text);
-  return binding::handle_of<geglu_packed_operator, Signature>().call(
+  static const auto op = binding::registered<Signature>("truefuse::geglu_packed");
+  return op.call(
       packed, text(packing), text(approximate), text(gate_rounding));
 }
 

@@ -7,7 +7,7 @@ Importing registers the operators as ``torch.ops.truefuse.*``; nothing is compil
 on a GPU.
 """
 
-from truefuse import _native
+from truefuse import _native, nn
 from truefuse._ops import bias_gelu, geglu, geglu_packed, swiglu, swiglu_packed, swish
 from truefuse._runtime import prepare
 
@@ -16,6 +16,7 @@ __all__ = [
     "bias_gelu",
     "geglu",
     "geglu_packed",
+    "nn",
     "prepare",
     "swiglu",
     "swiglu_packed",

@@ -30,8 +30,12 @@ def bias_gelu(x: torch.Tensor, bias: torch.Tensor, *, approximate: str) -> torch
         the unrounded sum and rounded once.
 
     Raises:
-        RuntimeError: what the contract does not allow, in a sentence that names the argument; also
-            if a gradient is required, because the operator has no derivative yet.
+        RuntimeError: what the contract does not allow, in a sentence that names the argument.
+
+    Differentiable in reverse mode, as often as wanted. The backward pass reads ``x`` and the incoming
+    gradient, of any strides, once; only the gradients that are asked for are computed. Sums for
+    ``bias`` are kept in float32 (float64 for float64) and added in a fixed order, so every run gives
+    the same bits.
     """
     return _bias_gelu(x, bias, approximate=approximate)
 

@@ -113,7 +113,8 @@ std::string executable(const Operator& op, const Launch& launch, const Setting& 
   if (compiler == nullptr) throw Error("the simulator needs g++");
   const jit::Program program = program_of(op, launch.variant);
   const std::string arch = "sim:wave" + std::to_string(run.wave);
-  std::string& code = made[arch + run.sanitizers.front() + op.name + program.text];
+  // Forward and backward kernels are in one program.
+  std::string& code = made[arch + run.sanitizers.front() + program.text];
   if (code.empty()) {
     std::vector<std::string> options;
     for (const std::string& name : run.sanitizers) options.push_back("--sanitize=" + name);
@@ -193,13 +194,11 @@ void check_dense_swish(DType dtype, const Shape& sizes, const Setting& run = {})
 
 TEST(ElementwiseSimulated, SwishOfEveryDtypeAtBothWaves) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
-    check_dense_swish(dtype, {5, 64});
     check_dense_swish(dtype, {3, 33});
   }
   Setting wave32;
   wave32.wave = 32;
-  check_dense_swish(DType::f32, {5, 64}, wave32);
-  check_dense_swish(DType::bf16, {7, 41}, wave32);
+  check_dense_swish(DType::f32, {7, 41}, wave32);
 }
 
 TEST(ElementwiseSimulated, SwishAroundTheEdgesOfTilesAndVectors) {
@@ -252,7 +251,6 @@ TEST(ElementwiseSimulated, NoTwoLanesTouchTheSameOutput) {
   race.options.lane_order = sim::SimOrder::random;
   race.options.block_order = sim::SimOrder::reverse;
   check_dense_swish(DType::f32, {9, 133}, race);
-  check_dense_swish(DType::bf16, {9, 133}, race);
 }
 
 // ---- gated ---------------------------------------------------------------------------------------
@@ -323,13 +321,15 @@ void check_gated(const GateFunction& function, const Tensor& gate, const Tensor&
 }
 
 TEST(ElementwiseSimulated, GatedOfEveryDtypeAndActivation) {
-  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
-    for (const char* approximate : {"", "tanh", "none"}) {
-      const Shape sizes{3, 35};
-      check_gated({approximate}, Tensor::dense(dtype, sizes), Tensor::dense(dtype, sizes, 0, 2),
-                  Tensor::dense(dtype, sizes, 0, 3), true);
-    }
-  }
+  const Shape sizes{3, 35};
+  const auto check = [&](DType dtype, const char* approximate) {
+    check_gated({approximate}, Tensor::dense(dtype, sizes), Tensor::dense(dtype, sizes, 0, 2),
+                Tensor::dense(dtype, sizes, 0, 3), true);
+  };
+  for (const char* approximate : {"", "tanh", "none"}) check(DType::bf16, approximate);
+  check(DType::f64, "");
+  check(DType::f32, "tanh");
+  check(DType::f16, "none");
 }
 
 TEST(ElementwiseSimulated, GatedOfRowsWithGaps) {
@@ -396,7 +396,6 @@ void check_packed(DType dtype, std::int64_t rows, std::int64_t hidden, std::size
 TEST(ElementwiseSimulated, PackedHalvesAndPairs) {
   check_packed(DType::f32, 3, 32, 0, true);
   check_packed(DType::bf16, 3, 32, 0, true);
-  check_packed(DType::f64, 3, 32, 0, true);
   check_packed(DType::bf16, 5, 7, 1, false);  // Halves that begin anywhere.
 }
 
