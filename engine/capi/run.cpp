@@ -49,7 +49,8 @@ TensorView view_of(const std::string& where, const truefuse_tensor* tensor, int 
 
 std::string list(std::span<const std::int64_t> values) {
   std::string text;
-  for (const std::int64_t value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
+  for (const std::int64_t value : values)
+    text += (text.empty() ? "" : ", ") + std::to_string(value);
   return '[' + text + ']';
 }
 

@@ -93,7 +93,8 @@ struct Symbol {
 /// - An output `if wanted`, a bool argument, has the shape [0] where that is False.
 /// - NaN lies in no range. A round bracket excludes its bound.
 /// - All given tensors are on one device, which is cpu, cuda (CUDA, ROCm, DCU) or meta. Outputs are
-///   on that device and contiguous or dense; their sizes are bound by arguments that are always given.
+///   on that device and contiguous or dense; their sizes are bound by arguments that are always
+///   given.
 class Contract {
  public:
   /// No arguments and no outputs.

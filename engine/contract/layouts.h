@@ -13,8 +13,8 @@
 
 namespace truefuse {
 
-/// What a tensor's strides may be; `dense` is for outputs only. A new word is an enumerator, a row of kLayouts and a case of
-/// find_stride_fault; the grammar, the sentences and the JSON follow.
+/// What a tensor's strides may be; `dense` is for outputs only. A new word is an enumerator, a row
+/// of kLayouts and a case of find_stride_fault; the grammar, the sentences and the JSON follow.
 enum class Layout : std::uint8_t { contiguous, rows_strided, strided, dense };
 
 struct LayoutWord {
@@ -95,7 +95,8 @@ void dense_strides(std::span<const Dim> sizes, std::span<const Dim> strides,
     if (!(Dim(1) < sizes[i])) continue;
     if (strides[i] == Dim(0)) ordered = false;
     order.push_back(i);
-    for (std::size_t k = order.size() - 1; k > 0 && strides[order[k]] < strides[order[k - 1]]; --k) {
+    for (std::size_t k = order.size() - 1; k > 0 && strides[order[k]] < strides[order[k - 1]];
+         --k) {
       std::swap(order[k], order[k - 1]);
     }
   }

@@ -123,8 +123,7 @@ class ContractParser {
       scanner_.fail(position, "an output is contiguous or dense");
     }
     if (layout != Layout::dense) return;
-    const TensorSpec* model =
-        tensor.like ? contract_.arguments_[*tensor.like].tensor() : nullptr;
+    const TensorSpec* model = tensor.like ? contract_.arguments_[*tensor.like].tensor() : nullptr;
     if (model == nullptr || model->pack != tensor.pack || model->dims != tensor.dims) {
       scanner_.fail(position,
                     "a dense output is like an argument and has that argument's dimensions");

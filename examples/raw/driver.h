@@ -2,7 +2,8 @@
 
 #include <stddef.h>
 
-/* The little of a GPU driver that the example needs, found at run time: CUDA's, or AMD's runtime. */
+/* The little of a GPU driver that the example needs, found at run time: CUDA's, or AMD's runtime.
+ */
 
 typedef struct driver {
   const char* name;

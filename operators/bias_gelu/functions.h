@@ -6,7 +6,8 @@
 
 namespace truefuse {
 
-/// gelu(x + bias), as torch.ops.truefuse.bias_gelu; approximate is "tanh" or "none". Differentiable.
+/// gelu(x + bias), as torch.ops.truefuse.bias_gelu; approximate is "tanh" or "none".
+/// Differentiable.
 at::Tensor bias_gelu(const at::Tensor& x, const at::Tensor& bias, std::string_view approximate);
 
 }  // namespace truefuse

@@ -6,8 +6,8 @@
 
 namespace truefuse::common {
 
-/// All operands of a call over one grid of rows and columns, outputs first. Strides are in elements.
-/// kRowDims is 1 or kMaxRowDims.
+/// All operands of a call over one grid of rows and columns, outputs first. Strides are in
+/// elements. kRowDims is 1 or kMaxRowDims.
 template <int kOperands, int kRowDims>
 struct ElementwiseGrid {
   tf::i64 rows, columns;

@@ -1,17 +1,16 @@
-#include <truefuse/operators/common/elementwise_plan.h>
-
 #include <algorithm>
 #include <string>
 
 #include <truefuse/core/error.h>
+#include <truefuse/operators/common/elementwise_plan.h>
 #include <truefuse/operators/common/tiling.h>
 
 namespace truefuse::common {
 namespace {
 
 /// As bias_gelu's, measured on an H200: one 16-byte access where an element is dear to compute and
-/// two where it is cheap, which several inputs make by themselves. Single elements make up for their
-/// size with more rows.
+/// two where it is cheap, which several inputs make by themselves. Single elements make up for
+/// their size with more rows.
 std::int64_t rows_per_thread(const ElementwiseForm& form) {
   if (!form.vectorised) return form.inputs > 1 ? 4 : 8;
   return size_of(form.dtype) == 2 && form.inputs == 1 ? 2 : 1;
@@ -31,7 +30,8 @@ void lay_out(const Space& space, std::int64_t vector, ElementwiseGrid<kOperands,
       grid.row_strides[k][d] = there ? space.stride(k, d + 1) : 0;
     }
   }
-  for (std::size_t k = 0; k < std::size_t{kOperands}; ++k) grid.column_strides[k] = space.stride(k, 0);
+  for (std::size_t k = 0; k < std::size_t{kOperands}; ++k)
+    grid.column_strides[k] = space.stride(k, 0);
   if (space.dims() > 1) return;
   grid.columns = kElementwiseThreads * vector;
   grid.rows = (space.elements() + grid.columns - 1) / grid.columns;
@@ -49,10 +49,9 @@ void add_grid(std::string_view op_name, const Space& space, const ElementwiseFor
   const std::int64_t vector = form.vectorised ? elements_per_access(space.dtype()) : 1;
   lay_out(space, vector, grid);
   grid.threads_x_log2 = threads_x_log2((grid.columns + vector - 1) / vector);
-  grid.tiles = cut_into_tiles(
-      op_name, grid.rows, grid.columns,
-      (kElementwiseThreads >> grid.threads_x_log2) * rows_per_thread(form),
-      (std::int64_t{1} << grid.threads_x_log2) * vector);
+  grid.tiles = cut_into_tiles(op_name, grid.rows, grid.columns,
+                              (kElementwiseThreads >> grid.threads_x_log2) * rows_per_thread(form),
+                              (std::int64_t{1} << grid.threads_x_log2) * vector);
   grid.loose_is_vector = loose < space.operands() && space.is_vector(loose) ? 1 : 0;
   launch.grid = {blocks_for(grid.tiles, kElementwiseThreads), 1, 1};
   launch.block = {kElementwiseThreads, 1, 1};

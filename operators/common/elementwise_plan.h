@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <truefuse/core/tensor.h>
-#include <truefuse/operators/common/elementwise_grid.h>
 #include <truefuse/operator/operator.h>
+#include <truefuse/operators/common/elementwise_grid.h>
 
 /// The host side of elementwise.h: operators that make each element of their outputs from the
 /// elements at the same place of their inputs.

@@ -12,8 +12,8 @@ namespace {
 constexpr std::int64_t kBlock = 256;  // Elements that are gathered at once.
 
 /// Calls function(in, out) on vectors of kInputs inputs and kOutputs outputs for `count` elements
-/// that lie at data[k] + i * strides[k], outputs first; no output overlaps an input. Nobody wants an
-/// output whose data is null.
+/// that lie at data[k] + i * strides[k], outputs first; no output overlaps an input. Nobody wants
+/// an output whose data is null.
 template <class T, int kOutputs, int kInputs, class Function>
 void for_each_element(std::byte* const* data, const std::int64_t* strides, std::int64_t count,
                       const Function& function) {

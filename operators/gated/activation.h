@@ -1,8 +1,9 @@
 #pragma once
 
-// The activation of the gate and its derivative, over the formulas in operators/common. For the half
-// types a result is not rounded yet: it is multiplied first. So a formula that stops where its own
-// result would round to 0 does not do; the one for bf16, which has the exponents of float, does.
+// The activation of the gate and its derivative, over the formulas in operators/common. For the
+// half types a result is not rounded yet: it is multiplied first. So a formula that stops where its
+// own result would round to 0 does not do; the one for bf16, which has the exponents of float,
+// does.
 
 #include "truefuse/operators/common/gelu_derivative.h"
 #include "truefuse/operators/common/swish.h"

@@ -19,7 +19,8 @@ template <class T>
 using ValuesOf = Vector<typename Traits<T>::Compute>;
 
 template <class T, Activation kActivation>
-using GateOf = Gate<cpu::Arithmetic<typename Traits<T>::Compute>, kActivation, Traits<T>::kPrecision>;
+using GateOf =
+    Gate<cpu::Arithmetic<typename Traits<T>::Compute>, kActivation, Traits<T>::kPrecision>;
 
 template <class T, bool kRoundGate>
 ValuesOf<T> rounded(ValuesOf<T> activated) {
@@ -53,18 +54,19 @@ void backward(std::byte* const* data, const std::int64_t* strides, std::int64_t 
 }  // namespace
 
 // For float and double the rounding changes nothing.
-#define TRUEFUSE_KERNELS(function, activation)                                       \
-  {                                                                                  \
-    {function<double, activation, false>, function<float, activation, false>,        \
-     function<F16, activation, false>, function<Bf16, activation, false>},           \
-    {                                                                                \
-      function<double, activation, false>, function<float, activation, false>,       \
-          function<F16, activation, true>, function<Bf16, activation, true>          \
-    }                                                                                \
+#define TRUEFUSE_KERNELS(function, activation)                                 \
+  {                                                                            \
+    {function<double, activation, false>, function<float, activation, false>,  \
+     function<F16, activation, false>, function<Bf16, activation, false>},     \
+    {                                                                          \
+      function<double, activation, false>, function<float, activation, false>, \
+          function<F16, activation, true>, function<Bf16, activation, true>    \
+    }                                                                          \
   }
 
 const CpuKernels TRUEFUSE_TABLE_OF_LEVEL(kCpuKernels) = {
-    {TRUEFUSE_KERNELS(forward, Activation::kSwish), TRUEFUSE_KERNELS(forward, Activation::kGeluTanh),
+    {TRUEFUSE_KERNELS(forward, Activation::kSwish),
+     TRUEFUSE_KERNELS(forward, Activation::kGeluTanh),
      TRUEFUSE_KERNELS(forward, Activation::kGeluExact)},
     {TRUEFUSE_KERNELS(backward, Activation::kSwish),
      TRUEFUSE_KERNELS(backward, Activation::kGeluTanh),

@@ -6,8 +6,8 @@
 
 namespace truefuse {
 
-/// swish(gate) up and gelu(gate) up, as torch.ops.truefuse.swiglu and so on; differentiable. For the
-/// texts see docs/activations.md.
+/// swish(gate) up and gelu(gate) up, as torch.ops.truefuse.swiglu and so on; differentiable. For
+/// the texts see docs/activations.md.
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up, std::string_view gate_rounding);
 at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up, std::string_view approximate,
                  std::string_view gate_rounding);

@@ -1,7 +1,7 @@
 // activation(gate) up and its gradients, in one pass over memory; see elementwise.h.
 //
-// Constants, beside those of elementwise.h: TF_ACTIVATION (of gated::Activation); TF_PAIRS: gate and
-// up take turns in memory, and vectors of both are read and written whole.
+// Constants, beside those of elementwise.h: TF_ACTIVATION (of gated::Activation); TF_PAIRS: gate
+// and up take turns in memory, and vectors of both are read and written whole.
 
 #include "truefuse/operators/common/elementwise.h"
 
@@ -11,10 +11,9 @@ namespace elementwise = truefuse::common::elementwise;
 using elementwise::Grid;
 using elementwise::Offsets;
 using elementwise::Storage;
-using Gate =
-    truefuse::gated::Gate<elementwise::Arithmetic,
-                          static_cast<truefuse::gated::Activation>(TF_ACTIVATION),
-                          elementwise::kPrecision>;
+using Gate = truefuse::gated::Gate<elementwise::Arithmetic,
+                                   static_cast<truefuse::gated::Activation>(TF_ACTIVATION),
+                                   elementwise::kPrecision>;
 
 template <int N>
 using Elements = tf::Vector<Storage, N>;

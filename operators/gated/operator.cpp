@@ -24,10 +24,10 @@ Texts forward_texts(const std::string& name, const Kind& kind) {
   const std::string form = kind.geglu ? "approximate: \"tanh\"|\"none\"; " : "";
   const std::string rounding = "gate_rounding: \"none\"|\"storage\" ";
   if (kind.packed) {
-    return {name + "(Tensor packed, *, str packing, " + approximate + "str gate_rounding) -> Tensor",
-            std::string("packed: f32|f64|f16|bf16 [rows.., 2*hidden] strided; packing: ") +
-                kPackings + "; " + form + rounding +
-                "-> out: like packed [rows.., hidden] contiguous"};
+    return {
+        name + "(Tensor packed, *, str packing, " + approximate + "str gate_rounding) -> Tensor",
+        std::string("packed: f32|f64|f16|bf16 [rows.., 2*hidden] strided; packing: ") + kPackings +
+            "; " + form + rounding + "-> out: like packed [rows.., hidden] contiguous"};
   }
   return {name + "(Tensor gate, Tensor up, *, " + approximate + "str gate_rounding) -> Tensor",
           "gate: f32|f64|f16|bf16 [rows.., hidden] strided; "
@@ -43,8 +43,8 @@ Texts backward_texts(const std::string& name, const Kind& kind) {
   if (kind.packed) {
     return {name + "(Tensor grad_out, Tensor packed, *, str packing, " + approximate +
                 "str gate_rounding, bool packed_wanted) -> Tensor",
-            grad + "packed: like grad_out [rows.., 2*hidden] strided; packing: " + kPackings + "; " +
-                form + rounding +
+            grad + "packed: like grad_out [rows.., 2*hidden] strided; packing: " + kPackings +
+                "; " + form + rounding +
                 "packed_wanted: bool "
                 "-> grad_packed: like packed [rows.., 2*hidden] contiguous if packed_wanted"};
   }
@@ -76,8 +76,8 @@ const Operator& made() {
     description.name_space = "truefuse";
     description.name = std::string(kGeglu ? "geglu" : "swiglu") + (kPacked ? "_packed" : "") +
                        (kBackward ? "_backward" : "");
-    const Texts texts = kBackward ? backward_texts(description.name, kind)
-                                  : forward_texts(description.name, kind);
+    const Texts texts =
+        kBackward ? backward_texts(description.name, kind) : forward_texts(description.name, kind);
     description.schema = texts.schema;
     description.contract = Contract::parse(texts.contract);
     description.summary = summary_of(kind);

@@ -11,8 +11,8 @@
 
 namespace truefuse {
 
-/// out = activation(gate) up, with swish (swiglu) or gelu (geglu) as activation; gate and up are two
-/// tensors or lie in one packed tensor. See the schemas and the contracts in operator.cpp.
+/// out = activation(gate) up, with swish (swiglu) or gelu (geglu) as activation; gate and up are
+/// two tensors or lie in one packed tensor. See the schemas and the contracts in operator.cpp.
 const Operator& swiglu_operator();
 const Operator& geglu_operator();
 const Operator& swiglu_packed_operator();

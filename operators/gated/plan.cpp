@@ -64,9 +64,9 @@ GatedCall::GatedCall(const Call& call, const Kind& kind)
     : gate_first(true), wanted(true), dtype_(call.tensor(0).dtype) {
   const std::size_t first = kind.backward ? 1 : 0;
   const std::size_t texts = first + 2;  // The packing stands in for the second tensor.
-  activation = !kind.geglu                          ? Activation::kSwish
-               : call.text(texts) == "tanh"         ? Activation::kGeluTanh
-                                                    : Activation::kGeluExact;
+  activation = !kind.geglu                  ? Activation::kSwish
+               : call.text(texts) == "tanh" ? Activation::kGeluTanh
+                                            : Activation::kGeluExact;
   const std::size_t rounding = texts + (kind.geglu ? 1 : 0);
   round_gate = call.text(rounding) == "storage";
   sizes = kind.backward ? call.tensor(0).sizes : call.outputs[0].sizes;

@@ -6,12 +6,13 @@
 namespace truefuse::gated {
 namespace {
 
+using at::Tensor;
 using binding::Derivative;
 using binding::Registration;
-using at::Tensor;
 using Text = c10::string_view;
 
-// ---- what can be differentiated again: the gradients in ATen, half types in fp32 -----------------
+// ---- what can be differentiated again: the gradients in ATen, half types in fp32
+// -----------------
 
 /// To fp32 and, at the end, back.
 class Wide {
@@ -89,11 +90,12 @@ Tensor geglu_packed(const Tensor& grad_out, const Tensor& packed, Text packing, 
   return packed_gradient(Gelu{approximate}, grad_out, packed, packing, gate_rounding);
 }
 
-// ---- the registrations ---------------------------------------------------------------------------
+// ---- the registrations
+// ---------------------------------------------------------------------------
 
 const auto swiglu_backward =
-    Registration::typed<swiglu_backward_operator, run_on_cpu<false, false, true>,
-                        decltype(swiglu)>(Derivative::by_composite<swiglu>());
+    Registration::typed<swiglu_backward_operator, run_on_cpu<false, false, true>, decltype(swiglu)>(
+        Derivative::by_composite<swiglu>());
 const auto geglu_backward =
     Registration::typed<geglu_backward_operator, run_on_cpu<true, false, true>, decltype(geglu)>(
         Derivative::by_composite<geglu>());

@@ -31,7 +31,7 @@ void backward(std::byte* const* data, const std::int64_t* strides, std::int64_t 
   cpu::for_each_element<T, 1, 2>(data, strides, count, [](const Values* in, Values* out) {
     Values unused;
     out[0] = common::swish_gradient<cpu::Arithmetic<Compute>, Traits<T>::kPrecision>(in[0], in[1],
-                                                                                    unused);
+                                                                                     unused);
   });
 }
 

@@ -17,7 +17,8 @@ const Operator& swish_operator() {
         "x: f32|f64|f16|bf16 [shape..] strided "
         "-> out: like x [shape..] dense");
     description.summary =
-        "x sigmoid(x) (SiLU) in one pass over memory, whatever the strides; half types are computed "
+        "x sigmoid(x) (SiLU) in one pass over memory, whatever the strides; half types are "
+        "computed "
         "in fp32 and rounded once.";
     description.source = {"swish/kernel.hip", operators::swish_files()};
     description.constants = common::elementwise_constants();

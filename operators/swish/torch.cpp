@@ -17,10 +17,9 @@ at::Tensor composite(const at::Tensor& grad_out, const at::Tensor& x, bool /*x_w
   return grad_out * s * (1 + x * at::sigmoid(-x));
 }
 
-const auto backward =
-    Registration::typed<swish_backward_operator, swish_backward_cpu,
-                        at::Tensor(const at::Tensor&, const at::Tensor&, bool)>(
-        Derivative::by_composite<composite>());
+const auto backward = Registration::typed<swish_backward_operator, swish_backward_cpu,
+                                          at::Tensor(const at::Tensor&, const at::Tensor&, bool)>(
+    Derivative::by_composite<composite>());
 const auto forward = Registration::typed<swish_operator, swish_cpu, at::Tensor(const at::Tensor&)>(
     Derivative::by(swish_backward_operator()));
 

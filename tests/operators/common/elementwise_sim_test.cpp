@@ -1,39 +1,28 @@
-// The shipped kernels of the elementwise operators, unchanged, planned as for a device and run in the
-// simulator at wave 32 and 64 under AddressSanitizer and UndefinedBehaviorSanitizer, against the
-// mathematics in double.
+// The shipped kernels of the elementwise operators, unchanged, planned as for a device and run in
+// the simulator at wave 32 and 64 under AddressSanitizer and UndefinedBehaviorSanitizer, against
+// the mathematics in double.
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <gtest/gtest.h>
-#include <map>
 #include <random>
 #include <vector>
 
-#include <truefuse/device/types.h>
 #include <truefuse/operators/gated/operator.h>
 #include <truefuse/operators/swish/operator.h>
-#include <truefuse/sim/host_compiler.h>
-#include <truefuse/sim/launch.h>
+
+#include "sim_testing.h"
 
 namespace truefuse {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
+using testing::epsilon;
+using testing::executable;
+using testing::value_of;
+using testing::write;
 
-double epsilon(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return 0x1p-52;
-    case DType::f32:
-      return 0x1p-23;
-    case DType::f16:
-      return 0x1p-10;
-    default:
-      return 0x1p-7;
-  }
-}
+using Shape = std::vector<std::int64_t>;
 
 /// A tensor of random numbers, `shift` elements away from an aligned address.
 class Tensor {
@@ -48,7 +37,9 @@ class Tensor {
     begin_ = memory_.data() + (256 - address % 256) + shift * size_of(dtype);
     std::mt19937 random(seed);
     std::normal_distribution<double> normal(0, 3);
-    for (std::size_t i = 0; i < elements_; ++i) write(i, normal(random));
+    for (std::size_t i = 0; i < elements_; ++i) {
+      write(begin_ + i * size_of(dtype), dtype, normal(random));
+    }
   }
 
   /// Contiguous.
@@ -72,28 +63,10 @@ class Tensor {
   double at(const Shape& index) const {
     std::int64_t offset = 0;
     for (std::size_t d = 0; d < index.size(); ++d) offset += index[d] * strides_[d];
-    const std::byte* const from = begin_ + static_cast<std::size_t>(offset) * size_of(dtype_);
-    const auto read = [&](auto value) {
-      std::memcpy(&value, from, sizeof value);
-      return value;
-    };
-    if (dtype_ == DType::f64) return read(double{});
-    if (dtype_ == DType::f32) return read(float{});
-    if (dtype_ == DType::f16) return tf::to_float(read(tf::f16{}));
-    return tf::to_float(read(tf::bf16{}));
+    return value_of(begin_ + static_cast<std::size_t>(offset) * size_of(dtype_), dtype_);
   }
 
  private:
-  void write(std::size_t i, double value) {
-    const auto put = [&](auto element) {
-      std::memcpy(begin_ + i * sizeof element, &element, sizeof element);
-    };
-    if (dtype_ == DType::f64) return put(value);
-    if (dtype_ == DType::f32) return put(static_cast<float>(value));
-    if (dtype_ == DType::f16) return put(tf::from_float<tf::f16>(static_cast<float>(value)));
-    put(tf::from_float<tf::bf16>(static_cast<float>(value)));
-  }
-
   DType dtype_;
   Shape sizes_, strides_;
   std::size_t elements_;
@@ -103,25 +76,9 @@ class Tensor {
 
 struct Setting {
   int wave = 64;
-  std::vector<std::string> sanitizers{"address", "undefined"};
+  std::vector<std::string> sanitizers = testing::kMemorySafe;
   sim::SimOptions options;
 };
-
-std::string executable(const Operator& op, const Launch& launch, const Setting& run) {
-  static std::map<std::string, std::string> made;
-  static const auto compiler = sim::HostCompiler::find();
-  if (compiler == nullptr) throw Error("the simulator needs g++");
-  const jit::Program program = program_of(op, launch.variant);
-  const std::string arch = "sim:wave" + std::to_string(run.wave);
-  // Forward and backward kernels are in one program.
-  std::string& code = made[arch + run.sanitizers.front() + program.text];
-  if (code.empty()) {
-    std::vector<std::string> options;
-    for (const std::string& name : run.sanitizers) options.push_back("--sanitize=" + name);
-    code = compiler->compile(program, arch, options).code;
-  }
-  return code;
-}
 
 /// Runs the operator; `vectorised` is what the plan must have chosen.
 void call(const Operator& op, const std::vector<const Tensor*>& inputs,
@@ -145,7 +102,8 @@ void call(const Operator& op, const std::vector<const Tensor*>& inputs,
   ASSERT_EQ(plan.count, 1U);
   EXPECT_EQ(plan.launches[0].variant.values[1] > 1, vectorised);
   const sim::SimOutcome outcome =
-      sim::run(executable(op, plan.launches[0], run), plan.launches[0], ranges, run.options);
+      sim::run(executable(op, plan.launches[0], run.wave, run.sanitizers), plan.launches[0], ranges,
+               run.options);
   ASSERT_FALSE(outcome.fault.has_value()) << outcome.fault->text() << outcome.fault->details;
 }
 
@@ -165,11 +123,13 @@ void for_each_index(const Shape& sizes, const std::function<void(const Shape&)>&
 }
 
 void expect_close(double got, double want, double scale, DType dtype) {
-  EXPECT_LE(std::abs(got - want), 4 * epsilon(dtype) * scale + 1e-30)
+  const double step = dtype == DType::f16 ? 0x1p-24 : 1e-30;  // Between subnormal numbers.
+  EXPECT_LE(std::abs(got - want), 4 * epsilon(dtype) * scale + step)
       << "got " << got << ", want " << want;
 }
 
-// ---- swish ---------------------------------------------------------------------------------------
+// ---- swish
+// ---------------------------------------------------------------------------------------
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
@@ -231,7 +191,8 @@ TEST(ElementwiseSimulated, SwishOfSlicesReadsSingleElements) {
     const double want = slices.at(i) * sigmoid(slices.at(i));
     expect_close(out.at(i), want, std::abs(want), f32);
   });
-  check_swish({f32, {5, 9}, {9, 1}, 1}, Tensor::dense(f32, {5, 9}), {f32, {5, 9}, {9, 1}, 1}, false);
+  check_swish({f32, {5, 9}, {9, 1}, 1}, Tensor::dense(f32, {5, 9}), {f32, {5, 9}, {9, 1}, 1},
+              false);
   Shape many(8, 2), gaps(8);  // As many separate dimensions as a kernel walks over, and one more.
   for (std::size_t d = 0; d < 8; ++d) gaps[d] = std::int64_t{3} << (2 * (7 - d));
   const Shape seven(many.begin(), many.begin() + 7);
@@ -253,7 +214,8 @@ TEST(ElementwiseSimulated, NoTwoLanesTouchTheSameOutput) {
   check_dense_swish(DType::f32, {9, 133}, race);
 }
 
-// ---- gated ---------------------------------------------------------------------------------------
+// ---- gated
+// ---------------------------------------------------------------------------------------
 
 struct GateFunction {
   std::string_view approximate;  ///< Empty for swish.
@@ -298,7 +260,8 @@ void check_gated(const GateFunction& function, const Tensor& gate, const Tensor&
   const DType dtype = gate.dtype();
   const Tensor out = Tensor::dense(dtype, gate.sizes());
   const auto options = function.options(false, "", "none");
-  call(swish ? swiglu_operator() : geglu_operator(), {&gate, &up}, options, {&out}, vectorised, run);
+  call(swish ? swiglu_operator() : geglu_operator(), {&gate, &up}, options, {&out}, vectorised,
+       run);
   for_each_index(gate.sizes(), [&](const Shape& i) {
     expect_close(out.at(i), function.value(gate.at(i)) * up.at(i),
                  gate_scale(function, gate.at(i)) * std::abs(up.at(i)), dtype);
@@ -354,8 +317,8 @@ TEST(ElementwiseSimulated, AnUnwantedGradientIsNotWritten) {
          {std::string_view("none"), wants_gate, !wants_gate}, outputs, true, {});
     for_each_index(sizes, [&](const Shape& i) {
       const double s = sigmoid(gate.at(i)), x = gate.at(i);
-      const double want = wants_gate ? grad.at(i) * up.at(i) * (s + x * s * (1 - s))
-                                     : grad.at(i) * x * s;
+      const double want =
+          wants_gate ? grad.at(i) * up.at(i) * (s + x * s * (1 - s)) : grad.at(i) * x * s;
       expect_close(wanted.at(i), want, 10 * std::abs(grad.at(i)) * (1 + std::abs(up.at(i))),
                    DType::f32);
     });
@@ -377,7 +340,8 @@ void check_packed(DType dtype, std::int64_t rows, std::int64_t hidden, std::size
     call(swiglu_packed_operator(), {&packed}, options, {&out}, vectorised, {});
     auto flags = options;
     flags.emplace_back(true);
-    call(swiglu_packed_backward_operator(), {&grad, &packed}, flags, {&grad_packed}, vectorised, {});
+    call(swiglu_packed_backward_operator(), {&grad, &packed}, flags, {&grad_packed}, vectorised,
+         {});
     const auto place = [&](std::int64_t column, bool gate) {
       const std::int64_t second = gate == gate_first ? 0 : 1;
       return interleaved ? 2 * column + second : column + second * hidden;

@@ -37,8 +37,8 @@ void check_full(Format format, T lowest, std::size_t at_least_binades) {
     // Where exp(x) is a subnormal number, its rounding counts.
     const long double step = std::ldexp(1.0L, format.min_exponent - format.digits + 1);
     const long double coarse = x < 0 ? (1 + std::fabs(x)) * step : 0;
-    const long double unit = ulp_of(
-        g * std::max(std::fabs(truth.slope), truth.largest_summand), format);
+    const long double unit =
+        ulp_of(g * std::max(std::fabs(truth.slope), truth.largest_summand), format);
     slope_errors.add(x, slope, g * truth.slope,
                      (3 * unit + 1.5L * g * coarse) / ulp_of(g * truth.slope, format));
     shared_errors.add(x, shared, truth.value, 3.5L + 1.5L * coarse / ulp_of(truth.value, format));
