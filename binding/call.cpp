@@ -1,7 +1,5 @@
 #include <string>
 
-#include <c10/core/GradMode.h>
-
 #include <truefuse/binding/call.h>
 #include <truefuse/binding/stream.h>
 #include <truefuse/contract/check.h>
@@ -103,6 +101,15 @@ at::Tensor allocate(c10::SymIntArrayRef sizes, const at::TensorOptions& options)
   return at::empty_symint(sizes, options);
 }
 
+at::Tensor allocate(c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                    const at::TensorOptions& options) {
+  return at::empty_strided(sizes, strides, options);
+}
+at::Tensor allocate(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
+                    const at::TensorOptions& options) {
+  return at::empty_strided_symint(sizes, strides, options);
+}
+
 at::Device torch_device(const Device& device) {
   switch (device.type) {
     case DeviceType::cpu:
@@ -124,9 +131,17 @@ void check_and_allocate(const Operator& op, std::span<const BasicArgument<Dim>> 
     SmallVector<Dim, 8> output;
     output_sizes<Dim>(op.contract, sizes, arguments, i, output);
     const DType dtype = output_dtype<Dim>(op.contract, arguments, i);
-    outputs.push_back(
-        allocate(c10::ArrayRef<Dim>(output.data(), output.size()),
-                 at::TensorOptions().dtype(scalar_type_of(dtype)).device(torch_device(device))));
+    const auto options =
+        at::TensorOptions().dtype(scalar_type_of(dtype)).device(torch_device(device));
+    const c10::ArrayRef<Dim> wanted(output.data(), output.size());
+    if (op.contract.outputs()[i].tensor.layout == Layout::dense) {
+      SmallVector<Dim, 8> strides;
+      output_strides<Dim>(op.contract, arguments, i, strides);
+      outputs.push_back(
+          allocate(wanted, c10::ArrayRef<Dim>(strides.data(), strides.size()), options));
+    } else {
+      outputs.push_back(allocate(wanted, options));
+    }
   }
 }
 
@@ -180,25 +195,20 @@ void run_gpu(const Operator& op, std::span<const Argument> arguments, Outputs& o
   check_and_allocate<std::int64_t>(op, arguments, outputs);
   const OutputViews views = views_of(outputs);
   const int device = output_device<std::int64_t>(arguments).index;
-  gpu::run(op, {arguments, {views.data(), views.size()}}, device, current_stream(device));
+  // Freed when this function returns: the caching allocator hands it to later work of this stream
+  // only, and while a graph is captured it comes from the graph's pool.
+  at::Tensor scratch;
+  const auto allocate = [&](std::size_t bytes) {
+    scratch = at::empty({static_cast<std::int64_t>(bytes)},
+                        at::TensorOptions().dtype(at::kByte).device(outputs[0].device()));
+    return scratch.mutable_data_ptr();
+  };
+  gpu::run(op, {arguments, {views.data(), views.size()}}, device, current_stream(device), allocate);
 }
 
 void run_meta(const Operator& op, std::span<const BasicArgument<c10::SymInt>> arguments,
               Outputs& outputs) {
   check_and_allocate<c10::SymInt>(op, arguments, outputs);
-}
-
-void refuse_gradient(const Operator& op, std::span<const at::Tensor* const> tensors) {
-  const bool records = c10::GradMode::is_enabled();
-  for (const at::Tensor* tensor : tensors) {
-    if (tensor == nullptr || !tensor->defined()) continue;
-    // A tangent of forward mode counts also under no_grad.
-    if (!(records && tensor->requires_grad()) && !tensor->_fw_grad(/*level=*/0).defined()) continue;
-    throw Error(op.name +
-                ": a gradient is required, but this operator has no derivative yet, and leaving it "
-                "out silently would train a wrong model. Call it under torch.no_grad(), detach "
-                "every argument that requires one, or use the eager form where you train");
-  }
 }
 
 }  // namespace truefuse::binding

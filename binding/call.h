@@ -52,8 +52,4 @@ void run_gpu(const Operator& op, std::span<const Argument> arguments, Outputs& o
 void run_meta(const Operator& op, std::span<const BasicArgument<c10::SymInt>> arguments,
               Outputs& outputs);
 
-/// Throws if gradients are recorded and a tensor of the call requires one, or if one carries a
-/// tangent of forward mode: an operator without a derivative must not cut the graph silently.
-void refuse_gradient(const Operator& op, std::span<const at::Tensor* const> tensors);
-
 }  // namespace truefuse::binding

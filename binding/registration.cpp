@@ -1,6 +1,7 @@
 #include <memory>
 #include <vector>
 
+#include <truefuse/binding/autocast.h>
 #include <truefuse/binding/registration.h>
 
 namespace truefuse::binding {
@@ -86,7 +87,7 @@ class MetaBoxed final : public c10::OperatorKernel {
 
 class AutogradBoxed final : public c10::OperatorKernel {
  public:
-  explicit AutogradBoxed(const Operator& op) : op_(op) {}
+  explicit AutogradBoxed(std::shared_ptr<const Autograd> rules) : rules_(std::move(rules)) {}
   void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
     c10::SmallVector<const at::Tensor*, 8> tensors;
@@ -94,12 +95,15 @@ class AutogradBoxed final : public c10::OperatorKernel {
     for (std::size_t i = stack->size() - count; i < stack->size(); ++i) {
       if ((*stack)[i].isTensor()) tensors.push_back(&(*stack)[i].toTensor());
     }
-    refuse_gradient(op_, tensors);
-    handle.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+    if (rules_->records(tensors)) {
+      rules_->record(handle, keys, *stack);
+    } else {
+      handle.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+    }
   }
 
  private:
-  const Operator& op_;
+  std::shared_ptr<const Autograd> rules_;
 };
 
 template <class Kernel, class... Args>
@@ -111,8 +115,9 @@ torch::CppFunction boxed_function(c10::DispatchKey key, Args&&... args) {
 
 }  // namespace
 
-Registration::Registration(const Operator& op)
-    : library_(torch::Library::FRAGMENT, op.name_space, std::nullopt, __FILE__, __LINE__) {
+Registration::Registration(const Operator& op, const Derivative& derivative)
+    : autograd_(std::make_shared<const Autograd>(op, derivative)),
+      library_(torch::Library::FRAGMENT, op.name_space, std::nullopt, __FILE__, __LINE__) {
   if (op.contract.mutates()) {
     throw Error(op.name +
                 ": its contract mutates an argument, which the registration with PyTorch does not "
@@ -121,18 +126,20 @@ Registration::Registration(const Operator& op)
   // The contract looks at strides, so the compiler must keep their order; PyTorch 2.5 does not by
   // itself.
   library_.def(op.schema.c_str(), {at::Tag::pt2_compliant_tag, at::Tag::needs_fixed_stride_order});
+  register_autocast(library_, op);
   // Last: if PyTorch refuses the schema, the name stays free.
   register_operator(op);
 }
 
-Registration Registration::boxed(const Operator& op, CpuKernel cpu) {
-  Registration registration(op);
+Registration Registration::boxed(const Operator& op, CpuKernel cpu, const Derivative& derivative) {
+  Registration registration(op, derivative);
   torch::Library& library = registration.library_;
   const char* name = op.name.c_str();
   library.impl(name, boxed_function<CpuBoxed>(c10::DispatchKey::CPU, op, cpu));
   library.impl(name, boxed_function<GpuBoxed>(c10::DispatchKey::CUDA, op));
   library.impl(name, boxed_function<MetaBoxed>(c10::DispatchKey::Meta, op));
-  library.impl(name, boxed_function<AutogradBoxed>(c10::DispatchKey::Autograd, op));
+  library.impl(name, boxed_function<AutogradBoxed>(c10::DispatchKey::Autograd,
+                                                   registration.autograd_));
   return registration;
 }
 

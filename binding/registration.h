@@ -1,34 +1,39 @@
 #pragma once
 
+#include <memory>
 #include <tuple>
 #include <utility>
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <truefuse/binding/autograd.h>
 #include <truefuse/binding/call.h>
 
 namespace truefuse::binding {
 
 /// An operator's entry in PyTorch's dispatcher, for as long as this object lives: the schema, and
-/// kernels for CPU, CUDA (which is ROCm and DCU too), Meta and Autograd. Made by a library for each
-/// of its operators, as a static object.
+/// kernels for CPU, CUDA (which is ROCm and DCU too), Meta, Autograd and autocast. Made by a library
+/// for each of its operators, as a static object.
 ///
 /// `boxed` works for every schema from the description alone. `typed` gives PyTorch a plain
 /// function of the schema's C++ signature, which is a microsecond cheaper to call; both end in the
 /// same code.
 class Registration {
  public:
-  static Registration boxed(const Operator& op, CpuKernel cpu = nullptr);
+  static Registration boxed(const Operator& op, CpuKernel cpu = nullptr,
+                            const Derivative& derivative = {});
 
   /// `get` returns the operator's description; `Signature` is its schema in C++, for instance
   /// at::Tensor(const at::Tensor&, const at::Tensor&, c10::string_view). PyTorch refuses a
   /// signature that does not fit the schema.
   template <const Operator& (*get)(), CpuKernel cpu, class Signature>
-  static Registration typed();
+  static Registration typed(const Derivative& derivative = {});
 
  private:
-  explicit Registration(const Operator& op);
+  Registration(const Operator& op, const Derivative& derivative);
+
+  std::shared_ptr<const Autograd> autograd_;
 
   torch::Library library_;
 };
@@ -46,19 +51,27 @@ const at::Tensor* tensor_or_null(const T& value) {
   }
 }
 
+inline at::Tensor taken(at::Tensor& value) { return std::move(value); }
+inline at::Tensor taken(c10::IValue& value) { return std::move(value).toTensor(); }
+
+/// The result of the C++ signature from the outputs, or from a stack that holds them.
 template <class Result>
 struct Returned {
-  template <std::size_t... i>
-  static Result from(Outputs& outputs, std::index_sequence<i...>) {
-    return Result{std::move(outputs[i])...};
+  template <class Values, std::size_t... i>
+  static Result from(Values& values, std::index_sequence<i...>) {
+    return Result{taken(values[i])...};
   }
-  static Result from(Outputs& outputs) {
-    return from(outputs, std::make_index_sequence<std::tuple_size_v<Result>>{});
+  template <class Values>
+  static Result from(Values& values) {
+    return from(values, std::make_index_sequence<std::tuple_size_v<Result>>{});
   }
 };
 template <>
 struct Returned<at::Tensor> {
-  static at::Tensor from(Outputs& outputs) { return std::move(outputs[0]); }
+  template <class Values>
+  static at::Tensor from(Values& values) {
+    return taken(values[0]);
+  }
 };
 
 template <const Operator& (*get)(), CpuKernel kernel, class Signature>
@@ -89,21 +102,30 @@ struct Typed<get, kernel, Result(Args...)> {
   }
 
   static Result autograd(c10::DispatchKeySet keys, Args... args) {
-    const std::array<const at::Tensor*, sizeof...(Args)> tensors{tensor_or_null(args)...};
-    refuse_gradient(get(), tensors);
     static const auto handle = c10::Dispatcher::singleton()
                                    .findSchemaOrThrow(get().qualified_name().c_str(), "")
                                    .template typed<Result(Args...)>();
-    return handle.redispatch(keys & c10::after_autograd_keyset, args...);
+    const std::array<const at::Tensor*, sizeof...(Args)> tensors{tensor_or_null(args)...};
+    if (!rules->records(tensors)) {
+      return handle.redispatch(keys & c10::after_autograd_keyset, args...);
+    }
+    torch::jit::Stack stack;
+    torch::jit::push(stack, args...);
+    rules->record(handle, keys, stack);
+    return Returned<Result>::from(stack);
   }
+
+  /// Set when the operator is registered.
+  static inline std::shared_ptr<const Autograd> rules;
 };
 
 }  // namespace detail
 
 template <const Operator& (*get)(), CpuKernel cpu, class Signature>
-Registration Registration::typed() {
+Registration Registration::typed(const Derivative& derivative) {
   using Kernels = detail::Typed<get, cpu, Signature>;
-  Registration registration(get());
+  Registration registration(get(), derivative);
+  Kernels::rules = registration.autograd_;
   const std::string& name = get().name;
   torch::Library& library = registration.library_;
   library.impl(name.c_str(), torch::dispatch(c10::DispatchKey::CPU, TORCH_FN(Kernels::cpu)));

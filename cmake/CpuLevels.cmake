@@ -1,5 +1,5 @@
-# The CPU paths. What only has to be right is compiled for every processor; operators/<name>/
-# cpu_kernel.cpp, where the arithmetic is, once per instruction set, chosen at run time. Never
+# The CPU paths. What only has to be right is compiled for every processor (operators/<name>/
+# cpu*.cpp); cpu*_kernel.cpp, where the arithmetic is, once per instruction set, chosen at run time. Never
 # -march=native: the library must run where it was not built.
 
 set(TRUEFUSE_CPU_LEVELS base)
@@ -18,14 +18,16 @@ function(truefuse_add_cpu_levels target)
   target_link_options(${target} PRIVATE -fopenmp)
   foreach(name IN LISTS ARGN)
     set(folder "${CMAKE_CURRENT_SOURCE_DIR}/operators/${name}")
-    if(EXISTS "${folder}/cpu.cpp")
-      target_sources(${target} PRIVATE "${folder}/cpu.cpp")
-    endif()
-    if(NOT EXISTS "${folder}/cpu_kernel.cpp")
+    file(GLOB sources CONFIGURE_DEPENDS "${folder}/cpu*.cpp")
+    set(kernels ${sources})
+    list(FILTER kernels INCLUDE REGEX "_kernel\\.cpp$")
+    list(FILTER sources EXCLUDE REGEX "_kernel\\.cpp$")
+    target_sources(${target} PRIVATE ${sources})
+    if(NOT kernels)
       continue()
     endif()
     foreach(level IN LISTS TRUEFUSE_CPU_LEVELS)
-      add_library(${name}_cpu_${level} OBJECT "${folder}/cpu_kernel.cpp")
+      add_library(${name}_cpu_${level} OBJECT ${kernels})
       target_include_directories(${name}_cpu_${level} PRIVATE "${TRUEFUSE_INCLUDE}")
       target_compile_definitions(${name}_cpu_${level} PRIVATE TRUEFUSE_CPU_LEVEL=${level})
       target_compile_options(${name}_cpu_${level} PRIVATE ${TRUEFUSE_CPU_FLAGS_${level}})

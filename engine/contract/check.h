@@ -189,13 +189,19 @@ Sizes<Dim> check(const Contract& contract, std::string_view op_name,
   return sizes;
 }
 
-/// The sizes of an output of a checked call; `sizes` and `arguments` are those of the check.
+/// The sizes of an output of a checked call; `sizes` and `arguments` are those of the check. [0]
+/// for an output that the call does not want.
 template <class Dim>
 void output_sizes(const Contract& contract, const Sizes<Dim>& sizes,
                   std::span<const BasicArgument<Dim>> arguments, std::size_t output_index,
                   SmallVector<Dim, 8>& out) {
-  const TensorSpec& spec = contract.outputs()[output_index].tensor;
+  const OutputSpec& output = contract.outputs()[output_index];
+  const TensorSpec& spec = output.tensor;
   out.clear();
+  if (output.wanted && !std::get<bool>(arguments[*output.wanted])) {
+    out.push_back(Dim(0));
+    return;
+  }
   if (spec.pack) {
     for (const Dim& size : pack_sizes(contract, sizes, arguments, *spec.pack)) out.push_back(size);
   }
@@ -204,6 +210,20 @@ void output_sizes(const Contract& contract, const Sizes<Dim>& sizes,
     evaluate(dim, sizes, size);  // The check has seen that it fits.
     out.push_back(std::move(size));
   }
+}
+
+/// The strides of a dense output; those of a contiguous one follow from its sizes.
+template <class Dim>
+void output_strides(const Contract& contract, std::span<const BasicArgument<Dim>> arguments,
+                    std::size_t output_index, SmallVector<Dim, 8>& out) {
+  const OutputSpec& output = contract.outputs()[output_index];
+  out.clear();
+  if (output.wanted && !std::get<bool>(arguments[*output.wanted])) {
+    out.push_back(Dim(1));
+    return;
+  }
+  const auto& model = std::get<BasicTensorView<Dim>>(arguments[*output.tensor.like]);
+  dense_strides<Dim>(model.sizes, model.strides, out);
 }
 
 template <class Dim>

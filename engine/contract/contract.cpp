@@ -67,7 +67,8 @@ std::string Contract::json() const {
   }
   json.end_array().key("outputs").begin_array();
   for (const OutputSpec& output : outputs_) {
-    json.begin_object().key("name").string(output.name);
+    json.begin_object().key("name").string(output.name).key("if");
+    output.wanted ? json.string(arguments_[*output.wanted].name) : json.null();
     write_tensor(json, *this, output.tensor);
     json.end_object();
   }

@@ -22,6 +22,7 @@ struct DimSpec {
   std::vector<std::size_t> symbols;  ///< Indices into Contract::symbols().
 
   bool is_plain() const { return factor == 1 && symbols.size() == 1; }
+  friend bool operator==(const DimSpec&, const DimSpec&) = default;
 };
 
 struct TensorSpec {
@@ -43,10 +44,11 @@ struct ArgumentSpec {
   const TensorSpec* tensor() const { return std::get_if<TensorSpec>(&spec); }
 };
 
-/// An output has one dtype (or is `like` an argument), known sizes, and is contiguous.
+/// An output has one dtype (or is `like` an argument), known sizes, and is contiguous or dense.
 struct OutputSpec {
   std::string name;
   TensorSpec tensor;
+  std::optional<std::size_t> wanted;  ///< Index of the bool that says whether it is computed.
 };
 
 /// A name in brackets: a size, or the leading sizes that `name..` stands for.
@@ -64,11 +66,11 @@ struct Symbol {
 ///
 ///   contract  = argument {(";" | "·") argument} ["->" output {(";" | "·") output}]
 ///   argument  = NAME ":" (tensor {flag} | scalar ["optional"])
-///   output    = NAME ":" tensor
+///   output    = NAME ":" tensor ["if" NAME]
 ///   tensor    = (DTYPE {"|" DTYPE} | "like" NAME) "[" [dims] "]" layout
 ///   dims      = (NAME ".." | product) {"," product}
 ///   product   = (NAME | NUMBER) {"*" (NAME | NUMBER)}
-///   layout    = "contiguous" | "rows-strided" | "strided"
+///   layout    = "contiguous" | "rows-strided" | "strided" | "dense"
 ///   flag      = "optional" | "mutated" | "aligned" "(" BYTES ")"
 ///   scalar    = STRING {"|" STRING} | "int" [range] | "float" [range] | "bool"
 ///   range     = ("[" | "(") bound "," bound ("]" | ")")        bound = number | "inf" | "-inf"
@@ -82,13 +84,17 @@ struct Symbol {
 ///   pack must match element by element.
 /// - Layouts: `contiguous` as PyTorch defines it; `rows-strided`: the last dimension has stride 1,
 ///   the others any stride; `strided`: any strides. Strides of dimensions of size 1 never matter.
+/// - `dense` is for an output that is `like` an argument and has its dimensions: without gaps, the
+///   dimensions in the order of that argument's strides (see dense_strides).
 /// - `optional`: None is accepted. `mutated`: written in place, so its elements must lie at
 /// distinct
 ///   addresses and apart from every other argument. `aligned(16)`: the first element's address is a
 ///   multiple of 16 bytes.
+/// - An output `if wanted`, a bool argument, has the shape [0] where that is False.
 /// - NaN lies in no range. A round bracket excludes its bound.
 /// - All given tensors are on one device, which is cpu, cuda (CUDA, ROCm, DCU) or meta. Outputs are
-///   on that device and contiguous; their sizes are bound by arguments that are always given.
+///   on that device and contiguous or dense; their sizes are bound by arguments that are always
+///   given.
 class Contract {
  public:
   /// No arguments and no outputs.
@@ -122,7 +128,7 @@ class Contract {
   ///      {..., "kind": "float", "range": {"low": 0, "low_open": false, "high": null,
   ///                                       "high_open": true}},      or null: any value
   ///      {..., "kind": "bool"}],
-  ///    "outputs": [{"name": "out", "kind": "tensor", ... as above}]}
+  ///    "outputs": [{"name": "out", "if": null, "kind": "tensor", ... as above}]}
   std::string json() const;
 
  private:

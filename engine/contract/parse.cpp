@@ -86,7 +86,8 @@ class ContractParser {
                     "an output needs a tensor argument that is always given, for its device");
     }
     output.tensor = parse_tensor({}, true);
-    expected_next_ = "';' or the end";
+    if (scanner_.accept_word("if")) output.wanted = parse_condition();
+    expected_next_ = "if, ';' or the end";
     contract_.outputs_.push_back(std::move(output));
   }
 
@@ -109,10 +110,24 @@ class ContractParser {
     parse_dims(tensor, is_output);
     const std::size_t layout = scanner_.position();
     tensor.layout = parse_layout();
-    if (is_output && tensor.layout != Layout::contiguous) {
-      scanner_.fail(layout, "an output is contiguous");
-    }
+    check_layout(tensor, is_output, layout);
     return tensor;
+  }
+
+  void check_layout(const TensorSpec& tensor, bool is_output, std::size_t position) const {
+    const Layout layout = tensor.layout;
+    if (!is_output && layout == Layout::dense) {
+      scanner_.fail(position, "an argument is contiguous, rows-strided or strided");
+    }
+    if (is_output && layout != Layout::contiguous && layout != Layout::dense) {
+      scanner_.fail(position, "an output is contiguous or dense");
+    }
+    if (layout != Layout::dense) return;
+    const TensorSpec* model = tensor.like ? contract_.arguments_[*tensor.like].tensor() : nullptr;
+    if (model == nullptr || model->pack != tensor.pack || model->dims != tensor.dims) {
+      scanner_.fail(position,
+                    "a dense output is like an argument and has that argument's dimensions");
+    }
   }
 
   std::size_t parse_like() {
@@ -127,6 +142,18 @@ class ContractParser {
       scanner_.fail(begin, name + " is no earlier tensor argument that is always given");
     }
     return static_cast<std::size_t>(found - arguments.begin());
+  }
+
+  std::size_t parse_condition() {
+    const std::size_t begin = scanner_.position();
+    const std::string name = scanner_.name("the name of a bool argument");
+    const auto& arguments = contract_.arguments_;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const auto* scalar = std::get_if<ScalarSpec>(&arguments[i].spec);
+      if (arguments[i].name != name || arguments[i].optional || scalar == nullptr) continue;
+      if (std::holds_alternative<BoolSpec>(*scalar)) return i;
+    }
+    scanner_.fail(begin, name + " is no bool argument that is always given");
   }
 
   void parse_dtypes(TensorSpec& tensor, const std::vector<std::string>& others) {

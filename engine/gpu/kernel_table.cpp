@@ -123,9 +123,11 @@ const Function& function_for(const Operator& op, const Launch& launch, int devic
   return load(id, launch, !compiling_is_forbidden());
 }
 
-void run(const Operator& op, const Call& call, int device, void* stream) {
+void run(const Operator& op, const Call& call, int device, void* stream,
+         const ScratchAllocator& allocate) {
   Plan plan;
   op.plan(call, facts_of(device), plan);
+  plan.bind_scratch(plan.scratch_bytes > 0 ? allocate(plan.scratch_bytes) : nullptr);
   for (std::size_t i = 0; i < plan.count; ++i) {
     Launch& launch = plan.launches[i];
     const Function& function = function_for(op, launch, device);

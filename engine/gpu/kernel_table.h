@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include <truefuse/gpu/driver.h>
@@ -16,9 +17,14 @@ const Function& function_for(const Operator& op, const Launch& launch, int devic
 /// Facts of a device, asked once.
 const DeviceFacts& facts_of(int device);
 
+/// Gives device memory of so many bytes, aligned to 256 of them, that stays until what is on the
+/// call's stream now has run. Called at most once per call.
+using ScratchAllocator = std::function<void*(std::size_t bytes)>;
+
 /// Plans the call and launches it on `stream` of `device`. Throws Error naming operator, kernel and
 /// geometry if the driver refuses.
-void run(const Operator& op, const Call& call, int device, void* stream);
+void run(const Operator& op, const Call& call, int device, void* stream,
+         const ScratchAllocator& allocate);
 
 /// Compiles and loads every variant of `op` for `device`, so that no later call compiles.
 void prepare(const Operator& op, int device);

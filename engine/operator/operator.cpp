@@ -19,6 +19,21 @@ Registry& registry() {
 
 }  // namespace
 
+void KernelParameters::bind_scratch(void* scratch, std::size_t bytes) {
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (!slots_[i].is_scratch) continue;
+    std::size_t offset = 0;
+    std::memcpy(&offset, data(i), sizeof offset);
+    if (offset >= bytes) {
+      throw Error("a kernel parameter points " + std::to_string(offset) +
+                  " bytes into scratch memory of " + std::to_string(bytes) + " bytes");
+    }
+    std::byte* const pointer = static_cast<std::byte*>(scratch) + offset;
+    std::memcpy(data(i), &pointer, sizeof pointer);
+    slots_[i].is_scratch = false;
+  }
+}
+
 void register_operator(const Operator& op) {
   Registry& state = registry();
   const std::scoped_lock lock(state.mutex);

@@ -30,6 +30,8 @@ struct Dim3 {
 };
 
 /// A kernel's parameters, in order, as bytes; fixed capacity, so that a call allocates nothing.
+/// A parameter may be a place in the call's scratch memory (Plan::scratch_bytes), which is not known
+/// while the call is planned.
 class KernelParameters {
  public:
   static constexpr std::size_t kMaxParameters = 48;
@@ -44,14 +46,24 @@ class KernelParameters {
     }
     std::memcpy(bytes_.data() + begin, &value, sizeof(T));
     slots_[count_++] = {static_cast<std::uint16_t>(begin), static_cast<std::uint16_t>(sizeof(T)),
-                        std::is_pointer_v<T>};
+                        std::is_pointer_v<T>, false};
     bytes_used_ = begin + sizeof(T);
   }
+
+  /// A pointer to `offset` bytes past the beginning of the scratch memory.
+  void add_scratch(std::size_t offset) {
+    add(reinterpret_cast<void*>(offset));
+    slots_[count_ - 1].is_scratch = true;
+  }
+
+  /// Makes the scratch parameters point into `scratch`, of `bytes` bytes.
+  void bind_scratch(void* scratch, std::size_t bytes);
 
   struct Slot {  // No initialisers: a Plan is made for every call.
     std::uint16_t offset;
     std::uint16_t size;
     bool is_pointer;
+    bool is_scratch;  ///< Not bound yet.
   };
 
   std::size_t size() const { return count_; }
@@ -101,11 +113,22 @@ struct Plan {
   std::array<Launch, kMaxLaunches> launches;
   std::size_t count = 0;
 
+  /// Memory of the device that all launches of the call share, uninitialised, aligned to 256 bytes,
+  /// and given back when they are done. A function of shapes and the device alone.
+  std::size_t scratch_bytes = 0;
+
   Launch& add() {
     if (count == kMaxLaunches) throw Error("a plan holds at most 4 launches");
     return launches[count++];
   }
   std::span<const Launch> view() const { return {launches.data(), count}; }
+
+  /// To be called before the launches, with memory of scratch_bytes bytes.
+  void bind_scratch(void* scratch) {
+    for (std::size_t i = 0; i < count; ++i) {
+      launches[i].parameters.bind_scratch(scratch, scratch_bytes);
+    }
+  }
 };
 
 /// A checked call: the arguments in schema order, then the allocated outputs.
@@ -114,6 +137,7 @@ struct Call {
   std::span<const TensorView> outputs;
 
   const TensorView& tensor(std::size_t i) const { return std::get<TensorView>(arguments[i]); }
+  bool flag(std::size_t i) const { return std::get<bool>(arguments[i]); }
   std::string_view text(std::size_t i) const { return std::get<std::string_view>(arguments[i]); }
 };
 

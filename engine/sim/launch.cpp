@@ -1,5 +1,7 @@
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include <truefuse/core/error.h>
 #include <truefuse/sim/launch.h>
@@ -59,6 +61,25 @@ SimOutcome run(const std::string& executable, const Launch& launch,
     if (ranges[i].is_writable && ranges[i].bytes > 0) {
       std::memcpy(ranges[i].begin, outcome.buffers[i].bytes.data(), ranges[i].bytes);
     }
+  }
+  return outcome;
+}
+
+SimOutcome run(const std::function<std::string(const Launch&)>& executable_of, Plan plan,
+               std::span<const HostRange> ranges, const SimOptions& options) {
+  const std::size_t bytes = (plan.scratch_bytes + 255) / 256 * 256;
+  const std::unique_ptr<void, void (*)(void*)> scratch(
+      bytes > 0 ? std::aligned_alloc(256, bytes) : nullptr, &std::free);
+  std::vector<HostRange> all(ranges.begin(), ranges.end());
+  if (bytes > 0) {
+    std::memset(scratch.get(), 0xff, bytes);
+    all.push_back({scratch.get(), plan.scratch_bytes, true});
+  }
+  plan.bind_scratch(scratch.get());
+  SimOutcome outcome;
+  for (const Launch& launch : plan.view()) {
+    outcome = run(executable_of(launch), launch, all, options);
+    if (outcome.fault) break;
   }
   return outcome;
 }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <truefuse/operator/operator.h>
@@ -20,6 +22,11 @@ struct HostRange {
 /// and on success copies the writable ones back. Throws Error for a pointer that lies in none of
 /// them.
 SimOutcome run(const std::string& executable, const Launch& launch,
+               std::span<const HostRange> ranges, const SimOptions& options = {});
+
+/// Runs a plan's launches in order, each in the executable that `executable_of` names for it, until
+/// one has a fault. Scratch memory is provided, and filled with NaN before the first launch.
+SimOutcome run(const std::function<std::string(const Launch&)>& executable_of, Plan plan,
                std::span<const HostRange> ranges, const SimOptions& options = {});
 
 }  // namespace truefuse::sim

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <vector>
 
 #include <truefuse/core/rows.h>
 #include <truefuse/operator/operator.h>
+#include <truefuse/operators/bias_gelu/cpu_bias.h>
 #include <truefuse/operators/bias_gelu/cpu_kernel.h>
 #include <truefuse/operators/bias_gelu/operator.h>
 #include <truefuse/operators/common_cpu/level.h>
@@ -20,59 +19,19 @@ namespace {
 constexpr std::int64_t kGrain = 16384;        // Elements worth a thread: about 10 microseconds.
 constexpr std::int64_t kShortColumns = 1024;  // Shorter rows than this are joined where x is dense.
 
-const CpuKernels& kernels() {
-#if defined(__x86_64__)
-  switch (cpu::level()) {
-    case cpu::Level::kAvx512:
-      return kCpuKernels_avx512;
-    case cpu::Level::kAvx2:
-      return kCpuKernels_avx2;
-    case cpu::Level::kBase:
-      break;
-  }
-#endif
-  return kCpuKernels_base;
-}
-
 CpuKernel kernel_for(DType dtype, bool exact) {
+  const CpuKernels& kernels = TRUEFUSE_KERNELS_OF_LEVEL(kCpuKernels);
   switch (dtype) {
     case DType::f64:
-      return kernels().f64[exact];
+      return kernels.f64[exact];
     case DType::f32:
-      return kernels().f32[exact];
+      return kernels.f32[exact];
     case DType::f16:
-      return kernels().f16[exact];
+      return kernels.f16[exact];
     default:
-      return kernels().bf16[exact];
+      return kernels.bf16[exact];
   }
 }
-
-/// The bias one element after the other, `repeats` times over.
-class Bias {
- public:
-  Bias(const TensorView& bias, std::int64_t repeats) : data_(static_cast<std::byte*>(bias.data)) {
-    const auto size = static_cast<std::int64_t>(size_of(bias.dtype));
-    const std::int64_t columns = bias.sizes[0];
-    const std::int64_t stride = columns > 1 ? bias.strides[0] : 1;
-    if (stride == 1 && repeats == 1) return;
-    copy_.resize(static_cast<std::size_t>(repeats * columns * size));
-    for (std::int64_t c = 0; c < columns; ++c) {
-      std::memcpy(&copy_[static_cast<std::size_t>(c * size)], data_ + c * stride * size,
-                  static_cast<std::size_t>(size));
-    }
-    const auto once = copy_.begin() + columns * size;
-    for (std::int64_t r = 1; r < repeats; ++r) {
-      std::copy(copy_.begin(), once, copy_.begin() + r * columns * size);
-    }
-    data_ = copy_.data();
-  }
-
-  const std::byte* data() const { return data_; }
-
- private:
-  const std::byte* data_;
-  std::vector<std::byte> copy_;
-};
 
 }  // namespace
 }  // namespace bias_gelu

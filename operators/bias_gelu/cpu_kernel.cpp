@@ -3,58 +3,23 @@
 // such a file must not do. The one name that it gives to the linker is its table of kernels.
 
 #include <truefuse/operators/bias_gelu/cpu_kernel.h>
-#include <truefuse/operators/common_cpu/vector.h>
-
-#include "gelu.h"
+#include <truefuse/operators/common/gelu.h>
+#include <truefuse/operators/common_cpu/arithmetic.h>
 
 namespace truefuse::bias_gelu {
 namespace {
 
+using common::Gelu;
 using cpu::Bf16;
 using cpu::F16;
+using cpu::Traits;
 using cpu::Vector;
-
-template <class T>
-struct Arithmetic {
-  using Scalar = T;
-  using Value = Vector<T>;
-  static constexpr bool kSaturates = false;
-
-  static Value fma(Value a, Value b, Value c) { return cpu::fma(a, b, c); }
-  static Value magnitude(Value v, Value limit) { return cpu::min(cpu::abs(v), limit); }
-  static Value positive_part(Value v) { return cpu::max(Value(T(-0.0)), v); }
-  static Value reciprocal(Value d) { return cpu::reciprocal(d); }
-  static Value rough_reciprocal(Value d) { return cpu::rough_reciprocal(d); }
-  static Value exp2_small(Value f) { return exp2_polynomial<Arithmetic>(f); }
-  static Value shift_exponent(Value e, Value m) { return cpu::shift_exponent(e, m); }
-  static Value exp2(Value y) {
-    const Value magic(round_to_integer<T>());
-    const Value m = y + magic;
-    return shift_exponent(exp2_small(y - (m - magic)), m);
-  }
-};
-
-template <class T>
-struct Traits {
-  using Compute = T;
-  static constexpr Precision kPrecision = Precision::kFull;
-};
-template <>
-struct Traits<F16> {
-  using Compute = float;
-  static constexpr Precision kPrecision = Precision::kF16;
-};
-template <>
-struct Traits<Bf16> {
-  using Compute = float;
-  static constexpr Precision kPrecision = Precision::kBf16;
-};
 
 template <class T, Gelu kForm>
 TF_DEVICE void gelu_of_sum(const T* x, const T* bias, T* out) {
   using Compute = typename Traits<T>::Compute;
   const Vector<Compute> v = cpu::load(x) + cpu::load(bias);
-  cpu::store(out, gelu<Arithmetic<Compute>, kForm, Traits<T>::kPrecision>(v));
+  cpu::store(out, common::gelu<cpu::Arithmetic<Compute>, kForm, Traits<T>::kPrecision>(v));
 }
 
 template <class T, Gelu kForm>
@@ -82,10 +47,7 @@ void kernel(const void* x_data, std::int64_t x_stride, const void* bias_data, vo
 
 }  // namespace
 
-#define TRUEFUSE_CONCATENATE(a, b) a##b
-#define TRUEFUSE_TABLE_OF(level) TRUEFUSE_CONCATENATE(kCpuKernels_, level)
-
-const CpuKernels TRUEFUSE_TABLE_OF(TRUEFUSE_CPU_LEVEL) = {
+const CpuKernels TRUEFUSE_TABLE_OF_LEVEL(kCpuKernels) = {
     {kernel<double, Gelu::kTanh>, kernel<double, Gelu::kExact>},
     {kernel<float, Gelu::kTanh>, kernel<float, Gelu::kExact>},
     {kernel<F16, Gelu::kTanh>, kernel<F16, Gelu::kExact>},

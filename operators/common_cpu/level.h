@@ -20,3 +20,18 @@ Level best_level();
 Level level();
 
 }  // namespace truefuse::cpu
+
+// The one of the tables NAME_base, NAME_avx2 and NAME_avx512 that belongs to cpu::level().
+#if defined(__x86_64__)
+#define TRUEFUSE_KERNELS_OF_LEVEL(name)                                   \
+  (::truefuse::cpu::level() == ::truefuse::cpu::Level::kAvx512 ? name##_avx512 \
+   : ::truefuse::cpu::level() == ::truefuse::cpu::Level::kAvx2 ? name##_avx2   \
+                                                               : name##_base)
+#else
+#define TRUEFUSE_KERNELS_OF_LEVEL(name) name##_base
+#endif
+
+// In a file that is compiled once per level: NAME_<level>.
+#define TRUEFUSE_CONCATENATED(a, b) a##_##b
+#define TRUEFUSE_CONCATENATE(a, b) TRUEFUSE_CONCATENATED(a, b)
+#define TRUEFUSE_TABLE_OF_LEVEL(name) TRUEFUSE_CONCATENATE(name, TRUEFUSE_CPU_LEVEL)

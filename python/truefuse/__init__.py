@@ -7,9 +7,19 @@ Importing registers the operators as ``torch.ops.truefuse.*``; nothing is compil
 on a GPU.
 """
 
-from truefuse import _native
-from truefuse._ops import bias_gelu
+from truefuse import _native, nn
+from truefuse._ops import bias_gelu, geglu, geglu_packed, swiglu, swiglu_packed, swish
 from truefuse._runtime import prepare
 
-__all__ = ["__version__", "bias_gelu", "prepare"]
+__all__ = [
+    "__version__",
+    "bias_gelu",
+    "geglu",
+    "geglu_packed",
+    "nn",
+    "prepare",
+    "swiglu",
+    "swiglu_packed",
+    "swish",
+]
 __version__ = _native.version()

@@ -7,6 +7,11 @@ import torch
 from truefuse import _native  # noqa: F401  (registers torch.ops.truefuse)
 
 _bias_gelu = torch.ops.truefuse.bias_gelu.default
+_swish = torch.ops.truefuse.swish.default
+_swiglu = torch.ops.truefuse.swiglu.default
+_geglu = torch.ops.truefuse.geglu.default
+_swiglu_packed = torch.ops.truefuse.swiglu_packed.default
+_geglu_packed = torch.ops.truefuse.geglu_packed.default
 
 
 def bias_gelu(x: torch.Tensor, bias: torch.Tensor, *, approximate: str) -> torch.Tensor:
@@ -25,7 +30,83 @@ def bias_gelu(x: torch.Tensor, bias: torch.Tensor, *, approximate: str) -> torch
         the unrounded sum and rounded once.
 
     Raises:
-        RuntimeError: what the contract does not allow, in a sentence that names the argument; also
-            if a gradient is required, because the operator has no derivative yet.
+        RuntimeError: what the contract does not allow, in a sentence that names the argument.
+
+    Differentiable in reverse mode, as often as wanted. The backward pass reads ``x`` and the incoming
+    gradient, of any strides, once; only the gradients that are asked for are computed. Sums for
+    ``bias`` are kept in float32 (float64 for float64) and added in a fixed order, so every run gives
+    the same bits.
     """
     return _bias_gelu(x, bias, approximate=approximate)
+
+
+def swish(x: torch.Tensor) -> torch.Tensor:
+    """``x * sigmoid(x)`` (SiLU), element by element, in one pass over memory.
+
+    Args:
+        x: float32, float64, float16 or bfloat16, on a CPU, CUDA, ROCm or DCU device; any shape, any
+            strides.
+
+    Returns:
+        A tensor of x's shape, dtype and device. It lies in memory as x does (channels_last stays
+        channels_last), without gaps. Half types are computed in float32 and rounded once.
+
+    The gradient is ``sigmoid(x) (1 + x sigmoid(-x))`` times the incoming one, whose strides are read
+    as they are; it is 0.5 at 0, 1 and 0 at the infinities.
+    """
+    return _swish(x)
+
+
+def swiglu(gate: torch.Tensor, up: torch.Tensor, *, gate_rounding: str) -> torch.Tensor:
+    """``swish(gate) * up`` in one pass over memory.
+
+    Args:
+        gate: ``[..., hidden]``, float32, float64, float16 or bfloat16; any strides.
+        up: shape, dtype and device of ``gate``; any strides.
+        gate_rounding: ``"none"`` keeps ``swish(gate)`` in float32 until it is multiplied;
+            ``"storage"`` first rounds it to the dtype, as ``F.silu(gate) * up`` does. They differ in
+            half types only, by about one unit in the last place; there is no default.
+
+    Returns:
+        A contiguous tensor of gate's shape, dtype and device.
+
+    Raises:
+        RuntimeError: what the contract does not allow, in a sentence that names the argument.
+    """
+    return _swiglu(gate, up, gate_rounding=gate_rounding)
+
+
+def geglu(
+    gate: torch.Tensor, up: torch.Tensor, *, approximate: str, gate_rounding: str
+) -> torch.Tensor:
+    """``gelu(gate) * up`` in one pass over memory: see :func:`swiglu`.
+
+    Args:
+        approximate: ``"tanh"`` or ``"none"``, as for :func:`bias_gelu`.
+    """
+    return _geglu(gate, up, approximate=approximate, gate_rounding=gate_rounding)
+
+
+def swiglu_packed(packed: torch.Tensor, *, packing: str, gate_rounding: str) -> torch.Tensor:
+    """``swish(gate) * up`` for gate and up in one tensor, such as a fused projection makes.
+
+    Args:
+        packed: ``[..., 2 * hidden]``; any strides.
+        packing: where the two lie in the last dimension. ``"gate|up"`` and ``"up|gate"`` are halves
+            (``F.glu`` has the gate in the second one), ``"gate,up interleaved"`` and
+            ``"up,gate interleaved"`` take turns. There is no default.
+        gate_rounding: as for :func:`swiglu`.
+
+    Returns:
+        ``[..., hidden]``, contiguous. The gradient of ``packed`` is one contiguous tensor.
+    """
+    return _swiglu_packed(packed, packing=packing, gate_rounding=gate_rounding)
+
+
+def geglu_packed(
+    packed: torch.Tensor, *, packing: str, approximate: str, gate_rounding: str
+) -> torch.Tensor:
+    """``gelu(gate) * up`` for gate and up in one tensor: see :func:`swiglu_packed`."""
+    return _geglu_packed(
+        packed, packing=packing, approximate=approximate, gate_rounding=gate_rounding
+    )

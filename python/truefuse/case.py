@@ -49,7 +49,7 @@ class Case:
     candidate: Callable[..., Tensor]
     baselines: Mapping[str, Callable[..., Tensor]]
     # Mathematics: gets float64 tensors and gives float64. Never the candidate, nor its formula's
-    # weaknesses.
+    # weaknesses. With `gradients`, autograd can differentiate it.
     reference: Callable[..., Tensor]
     # (size, dtype, device, generator, kind) -> inputs. The generator is on the CPU.
     make_inputs: Callable[[Size, torch.dtype, torch.device, torch.Generator, str], Inputs]
@@ -57,6 +57,7 @@ class Case:
     modes: Sequence[Mode] = ({},)
     dtypes: Sequence[torch.dtype] = (torch.float32,)
     kinds: Sequence[str] = ("normal",)
+    gradients: tuple[str, ...] = ()  # names of the inputs that can be differentiated
     # Kinds whose inputs leave no rounding before the function itself: here the candidate may be no
     # worse than eager in any binade (or 2 ulp where eager does better).
     strict_kinds: Sequence[str] = ()

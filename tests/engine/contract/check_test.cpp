@@ -313,6 +313,21 @@ TEST(CheckSentences, ViewsThatAreNoTensors) {
             "op: sizes [4] and strides [] of x differ in number, so they describe no tensor.");
 }
 
+TEST(Check, AnOutputThatIsNotWantedHasNoElements) {
+  const Contract contract = Contract::parse(
+      "x: f32 [rows.., d] contiguous; wanted: bool -> y: f32 [rows.., d] contiguous if wanted");
+  for (const bool wanted : {true, false}) {
+    const std::vector<std::int64_t> size{2, 3};
+    const Tensor x = dense(size);
+    const std::vector<Argument> arguments{x, wanted};
+    const auto bound = check<std::int64_t>(contract, "op", arguments);
+    SmallVector<std::int64_t, 8> out;
+    output_sizes<std::int64_t>(contract, bound, arguments, 0, out);
+    EXPECT_EQ(std::vector<std::int64_t>(out.begin(), out.end()),
+              wanted ? size : std::vector<std::int64_t>{0});
+  }
+}
+
 TEST(Check, TakesMoreSymbolsAndDimensionsThanFitInline) {
   std::string dims;
   std::vector<std::int64_t> sizes;

@@ -10,12 +10,12 @@ TEST(ContractJson, DescribesEveryRule) {
   const Contract contract = Contract::parse(
       "x: f32|i8 [rows.., 2*d] rows-strided mutated; m: like x [d, 3] strided optional "
       "aligned(16); a: \"tanh\"|\"no\"; k: int [0, inf); t: float [0, inf); u: float; b: bool "
-      "-> out: bf16 [rows.., d] contiguous");
+      "-> out: bf16 [rows.., d] contiguous if b");
   EXPECT_EQ(
       contract.json(),
       "{\"text\":\"x: f32|i8 [rows.., 2*d] rows-strided mutated; m: like x [d, 3] strided optional "
       "aligned(16); a: \\\"tanh\\\"|\\\"no\\\"; k: int [0, inf); t: float [0, inf); u: float; "
-      "b: bool -> out: bf16 [rows.., d] contiguous\","
+      "b: bool -> out: bf16 [rows.., d] contiguous if b\","
       "\"symbols\":[{\"name\":\"rows\",\"pack\":true},{\"name\":\"d\",\"pack\":false}],"
       "\"arguments\":["
       "{\"name\":\"x\",\"optional\":false,\"kind\":\"tensor\",\"dtypes\":[\"f32\",\"i8\"],"
@@ -32,7 +32,7 @@ TEST(ContractJson, DescribesEveryRule) {
       "\"low_open\":false,\"high\":null,\"high_open\":true}},"
       "{\"name\":\"u\",\"optional\":false,\"kind\":\"float\",\"range\":null},"
       "{\"name\":\"b\",\"optional\":false,\"kind\":\"bool\"}],"
-      "\"outputs\":[{\"name\":\"out\",\"kind\":\"tensor\",\"dtypes\":[\"bf16\"],"
+      "\"outputs\":[{\"name\":\"out\",\"if\":\"b\",\"kind\":\"tensor\",\"dtypes\":[\"bf16\"],"
       "\"torch_dtypes\":[\"bfloat16\"],\"like\":null,\"pack\":\"rows\","
       "\"dims\":[{\"text\":\"d\",\"factor\":1,\"symbols\":[\"d\"]}],"
       "\"layout\":\"contiguous\",\"mutated\":false,\"alignment\":1}]}");

@@ -76,5 +76,57 @@ TEST(ContractLayouts, TheInnermostFaultIsNamed) {
   EXPECT_EQ(fault->wanted, 4);
 }
 
+std::vector<std::int64_t> dense(const Tensor& tensor) {
+  SmallVector<std::int64_t, 8> strides;
+  dense_strides<std::int64_t>(tensor.sizes, tensor.strides, strides);
+  return {strides.begin(), strides.end()};
+}
+
+TEST(ContractLayouts, DenseStridesKeepTheOrderAndCloseTheGaps) {
+  using Strides = std::vector<std::int64_t>;
+  EXPECT_EQ(dense({DType::f32, {}, {}}), Strides{});
+  EXPECT_EQ(dense({DType::f32, {2, 3, 4}, {12, 4, 1}}), (Strides{12, 4, 1}));
+  EXPECT_EQ(dense({DType::f32, {2, 3, 4}, {40, 10, 2}}), (Strides{12, 4, 1})) << "gaps";
+  EXPECT_EQ(dense({DType::f32, {3, 4}, {1, 3}}), (Strides{1, 3})) << "transposed";
+  EXPECT_EQ(dense({DType::f32, {3, 4}, {2, 9}}), (Strides{1, 3})) << "transposed with gaps";
+  EXPECT_EQ(dense({DType::f32, {2, 3, 4, 5}, {60, 1, 15, 3}}), (Strides{60, 1, 15, 3}));
+  EXPECT_EQ(dense({DType::f32, {1, 3, 4, 5}, {60, 1, 15, 3}}), (Strides{60, 1, 15, 3}))
+      << "where it is dense its own strides stay, also of a dimension of size 1";
+  EXPECT_EQ(dense({DType::f32, {4, 1, 8}, {8, 99, 1}}), (Strides{8, 8, 1})) << "contiguous";
+  EXPECT_EQ(dense({DType::f32, {4, 8}, {0, 1}}), (Strides{8, 1})) << "expanded";
+  EXPECT_EQ(dense({DType::f32, {0, 8}, {1, 0}}), (Strides{8, 1})) << "empty";
+}
+
+/// Whatever the tensor: a permutation of a contiguous one, whose order no pair of strides breaks.
+TEST(ContractLayouts, DenseStridesHaveNoGaps) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 20000; ++i) {
+    Tensor tensor = testing::dense({});
+    for (std::size_t rank = random() % 5; rank > 0; --rank) {
+      tensor.sizes.push_back(static_cast<std::int64_t>(1 + random() % 4));
+      tensor.strides.push_back(static_cast<std::int64_t>(random() % 50));
+    }
+    const std::vector<std::int64_t> strides = dense(tensor);
+    std::int64_t last = 0, count = 1;
+    for (std::size_t k = 0; k < strides.size(); ++k) {
+      last += (tensor.sizes[k] - 1) * strides[k];
+      count *= tensor.sizes[k];
+    }
+    EXPECT_EQ(last, count - 1);
+    const bool expanded = [&] {
+      for (std::size_t k = 0; k < strides.size(); ++k) {
+        if (tensor.sizes[k] > 1 && tensor.strides[k] == 0) return true;
+      }
+      return false;
+    }();
+    for (std::size_t a = 0; a < strides.size(); ++a) {
+      for (std::size_t b = 0; b < strides.size(); ++b) {
+        if (expanded || tensor.sizes[a] == 1 || tensor.sizes[b] == 1) continue;
+        EXPECT_FALSE(tensor.strides[a] < tensor.strides[b] && strides[a] > strides[b]);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace truefuse

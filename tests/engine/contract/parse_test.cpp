@@ -31,8 +31,21 @@ void expect_failure(std::string marked, const std::string& sentence) {
 
 const std::string kDtypes = "f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, i16, i8, u8, bool, c64";
 const std::string kSpecs = kDtypes + ", c128, like NAME, \"text\"|..., int, float or bool";
-const std::string kLayoutWords = "a layout (contiguous, rows-strided or strided)";
+const std::string kLayoutWords = "a layout (contiguous, rows-strided, strided or dense)";
 const std::string kAfterTensor = "optional, mutated, aligned(BYTES), ';', '->' or the end";
+
+TEST(ContractParse, AnOutputMayDependOnABool) {
+  const Contract contract = Contract::parse(
+      "x: f32 [n] strided; a: bool; b: bool -> p: like x [n] contiguous if b; "
+      "q: like x [n] contiguous");
+  EXPECT_EQ(contract.outputs()[0].wanted, 2u);
+  EXPECT_FALSE(contract.outputs()[1].wanted.has_value());
+  const std::string head = "x: f32 [n] strided; k: int; b: bool optional -> ";
+  for (const std::string name : {"x", "k", "b", "z"}) {
+    expect_failure(head + "p: f32 [n] contiguous if @" + name,
+                   name + " is no bool argument that is always given");
+  }
+}
 
 TEST(ContractParse, ReadsTheFirstOperator) {
   const Contract contract = Contract::parse(
@@ -226,11 +239,16 @@ TEST(ContractParseErrors, Outputs) {
   expect_failure("x: f32 [n] strided -> out: @f32|f16 [n] contiguous", "an output has one dtype");
   expect_failure("x: f32 [n] strided -> out: @int",
                  "expected " + kDtypes + ", c128 or like NAME, found 'int'");
-  expect_failure("x: f32 [n] strided -> out: f32 [n] @strided", "an output is contiguous");
+  expect_failure("x: f32 [n] strided -> out: f32 [n] @strided", "an output is contiguous or dense");
+  expect_failure("x: f32 [n] @dense", "an argument is contiguous, rows-strided or strided");
+  const std::string model = "a dense output is like an argument and has that argument's dimensions";
+  expect_failure("x: f32 [n, m] strided -> out: f32 [n, m] @dense", model);
+  expect_failure("x: f32 [n, m] strided -> out: like x [m, n] @dense", model);
+  expect_failure("x: f32 [n.., m] strided -> out: like x [m] @dense", model);
   expect_failure("x: f32 [n] strided -> out: f32 [n] contiguous @optional",
-                 "expected ';' or the end, found 'optional'");
+                 "expected if, ';' or the end, found 'optional'");
   expect_failure("x: f32 [n] strided -> out: f32 [n] contiguous @-> b",
-                 "expected ';' or the end, found '-'");
+                 "expected if, ';' or the end, found '-'");
 }
 
 TEST(ContractParseErrors, TheCaretFollowsLinesTabsAndMultiByteCharacters) {

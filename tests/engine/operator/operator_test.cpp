@@ -68,6 +68,36 @@ TEST(KernelParameters, KeepValuesAtTheirAlignment) {
   EXPECT_TRUE(parameters.slot(2).is_pointer);
 }
 
+TEST(KernelParameters, PointIntoScratchMemoryOnceItIsKnown) {
+  Plan plan;
+  plan.scratch_bytes = 64;
+  KernelParameters& parameters = plan.add().parameters;
+  parameters.add(7);
+  parameters.add_scratch(0);
+  parameters.add_scratch(48);
+  EXPECT_FALSE(parameters.slot(0).is_scratch);
+  EXPECT_TRUE(parameters.slot(1).is_scratch && parameters.slot(1).is_pointer);
+  std::array<std::byte, 64> scratch;
+  plan.bind_scratch(scratch.data());
+  const auto pointer = [&](std::size_t i) {
+    return *reinterpret_cast<std::byte* const*>(parameters.data(i));
+  };
+  EXPECT_EQ(*reinterpret_cast<const int*>(parameters.data(0)), 7);
+  EXPECT_EQ(pointer(1), scratch.data());
+  EXPECT_EQ(pointer(2), scratch.data() + 48);
+  plan.bind_scratch(nullptr);  // Bound already.
+  EXPECT_EQ(pointer(2), scratch.data() + 48);
+}
+
+TEST(KernelParameters, DoNotPointPastTheScratchMemory) {
+  Plan plan;
+  plan.scratch_bytes = 64;
+  plan.add().parameters.add_scratch(64);
+  std::array<std::byte, 64> scratch;
+  const std::string message = error_of([&] { plan.bind_scratch(scratch.data()); });
+  EXPECT_NE(message.find("64 bytes into scratch memory of 64"), std::string::npos) << message;
+}
+
 TEST(KernelParameters, HaveALimit) {
   KernelParameters parameters;
   for (std::size_t i = 0; i < KernelParameters::kMaxParameters; ++i) parameters.add(1);

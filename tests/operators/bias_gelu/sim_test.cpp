@@ -2,67 +2,18 @@
 // under AddressSanitizer and UndefinedBehaviorSanitizer.
 
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <gtest/gtest.h>
-#include <limits>
-#include <map>
-#include <memory>
 #include <random>
 #include <vector>
 
-#include <truefuse/device/types.h>
 #include <truefuse/operators/bias_gelu/operator.h>
-#include <truefuse/sim/host_compiler.h>
-#include <truefuse/sim/launch.h>
+
+#include "../common/sim_testing.h"
 
 namespace truefuse {
 namespace {
 
-double value_of(const std::byte* at, DType dtype) {
-  const auto read = [&](auto value) {
-    std::memcpy(&value, at, sizeof value);
-    return value;
-  };
-  switch (dtype) {
-    case DType::f64:
-      return read(double{});
-    case DType::f32:
-      return read(float{});
-    case DType::f16:
-      return tf::to_float(read(tf::f16{}));
-    default:
-      return tf::to_float(read(tf::bf16{}));
-  }
-}
-
-void write(std::byte* at, DType dtype, double value) {
-  const auto put = [&](auto element) { std::memcpy(at, &element, sizeof element); };
-  switch (dtype) {
-    case DType::f64:
-      return put(value);
-    case DType::f32:
-      return put(static_cast<float>(value));
-    case DType::f16:
-      return put(tf::from_float<tf::f16>(static_cast<float>(value)));
-    default:
-      return put(tf::from_float<tf::bf16>(static_cast<float>(value)));
-  }
-}
-
-/// Unit roundoff of a dtype.
-double epsilon(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return 0x1p-52;
-    case DType::f32:
-      return 0x1p-23;
-    case DType::f16:
-      return 0x1p-10;
-    default:
-      return 0x1p-7;
-  }
-}
+using namespace testing;
 
 /// What results may be off by near zero: the spacing of subnormals, or, where bf16's tanh form
 /// gives up, its last result.
@@ -84,26 +35,6 @@ double gelu(double v, bool exact) {
   return v / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
 }
 
-/// Host memory at a chosen distance from a multiple of 256 bytes.
-class Memory {
- public:
-  Memory(std::size_t bytes, std::size_t misalignment)
-      : block_(static_cast<std::byte*>(
-                   std::aligned_alloc(256, (bytes + misalignment) / 256 * 256 + 256)),
-               &std::free),
-        begin_(block_.get() + misalignment),
-        bytes_(bytes) {
-    std::memset(begin_, 0xa5, bytes);
-  }
-  std::byte* begin() const { return begin_; }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  std::unique_ptr<std::byte, decltype(&std::free)> block_;
-  std::byte* begin_;
-  std::size_t bytes_;
-};
-
 struct Case {
   DType dtype;
   bool exact;
@@ -111,20 +42,6 @@ struct Case {
   std::int64_t bias_stride = 1;
   std::size_t shift = 0;  ///< Elements by which x and bias are away from an aligned address.
 };
-
-std::string executable(const Launch& launch, int wave, const std::vector<std::string>& sanitizers) {
-  static std::map<std::pair<int, std::string>, std::string> made;
-  static const auto compiler = sim::HostCompiler::find();
-  if (compiler == nullptr) throw Error("the simulator needs g++");
-  const jit::Program program = program_of(bias_gelu_operator(), launch.variant);
-  std::string& code = made[{wave, program.text + sanitizers.front()}];
-  if (code.empty()) {
-    std::vector<std::string> options;
-    for (const std::string& name : sanitizers) options.push_back("--sanitize=" + name);
-    code = compiler->compile(program, "sim:wave" + std::to_string(wave), options).code;
-  }
-  return code;
-}
 
 void check(const Case& given, int wave, const std::vector<std::string>& sanitizers,
            const sim::SimOptions& options = {}) {
@@ -167,7 +84,8 @@ void check(const Case& given, int wave, const std::vector<std::string>& sanitize
                                            {bias.begin(), bias.bytes(), false},
                                            {out.begin(), out.bytes(), true}};
   const sim::SimOutcome outcome =
-      sim::run(executable(plan.launches[0], wave, sanitizers), plan.launches[0], ranges, options);
+      sim::run(executable(bias_gelu_operator(), plan.launches[0], wave, sanitizers),
+               plan.launches[0], ranges, options);
   ASSERT_FALSE(outcome.fault.has_value()) << outcome.fault->text() << outcome.fault->details;
 
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -197,8 +115,6 @@ void check(const Case& given, int wave, const std::vector<std::string>& sanitize
     }
   }
 }
-
-const std::vector<std::string> kMemorySafe{"address", "undefined"};
 
 TEST(BiasGeluSimulated, EveryDtypeAndFormAtWave64) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {

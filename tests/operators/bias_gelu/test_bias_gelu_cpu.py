@@ -106,7 +106,9 @@ for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
     bias = torch.randn(1027, dtype=torch.float64).to(dtype)
     for form in ("tanh", "none"):
         out = torch.ops.truefuse.bias_gelu(x, bias, approximate=form)
-        results[f"{dtype} {form}"] = (x, bias, out)
+        grads = torch.ops.truefuse.bias_gelu_backward(
+            torch.ones_like(x), x, bias, approximate=form, x_wanted=True, bias_wanted=True)
+        results[f"{dtype} {form}"] = (x, bias, out, *grads)
 torch.save(results, sys.argv[1])
 print(json.dumps(_native.cpu()))
 """
@@ -130,7 +132,7 @@ def test_every_level(level: str, tmp_path: Path) -> None:
     report = json.loads(run.stdout)
     assert report["level"] == level
     assert report["threads"] == torch.get_num_threads()
-    for name, (x, bias, out) in torch.load(saved).items():
+    for name, (x, bias, out, grad_x, grad_bias) in torch.load(saved).items():
         form = name.split()[1]
         v = x.float() + bias.float() if x.dtype != torch.float64 else x + bias
         expected = F.gelu(v.double(), approximate=form)
@@ -138,6 +140,14 @@ def test_every_level(level: str, tmp_path: Path) -> None:
         middle = v.abs() < 1  # beyond, float64's own 1 + tanh(u) and 1 + erf(z) lose digits
         allowed = 16 if x.dtype == torch.float64 else 3
         assert ((out.double() - expected).abs() <= allowed * ulp)[middle].all(), name
+        v = v.double().requires_grad_()
+        F.gelu(v, approximate=form).sum().backward()
+        eps = torch.finfo(x.dtype).eps
+        assert ((grad_x.double() - v.grad).abs() <= allowed * eps)[middle].all(), name
+        # A rounding of the result, and one in float32 for each of the 64 terms.
+        slack = 64 * v.grad.abs().sum(0) * (eps if x.dtype == torch.float64 else 2**-23)
+        error = (grad_bias.double() - v.grad.sum(0)).abs()
+        assert (error <= eps * grad_bias.double().abs() + slack).all(), name
 
 
 def test_an_unknown_level_is_refused(tmp_path: Path) -> None:
@@ -156,7 +166,7 @@ def test_a_level_exports_no_code_that_the_linker_could_share(level: str, tmp_pat
     include = tmp_path / "truefuse"
     include.mkdir()
     (include / "operators").symlink_to(ROOT / "operators")
-    for source in sorted(ROOT.glob("operators/*/cpu_kernel.cpp")):
+    for source in sorted(ROOT.glob("operators/*/cpu*_kernel.cpp")):
         made = tmp_path / "kernel.o"
         command = [compiler, "-std=c++20", "-O0", "-fPIC", f"-DTRUEFUSE_CPU_LEVEL={level}"]
         command += [*FLAGS[level], f"-I{tmp_path}", "-c", str(source), "-o", str(made)]

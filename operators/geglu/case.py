@@ -1,0 +1,51 @@
+"""How geglu is checked: gelu(gate) up on two tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from truefuse.case import Inputs, Mode, load
+
+_swiglu = load("swiglu")
+_bias_gelu = load("bias_gelu")
+
+
+def candidate(*tensors: Tensor, **mode: object) -> Tensor:
+    return torch.ops.truefuse.geglu(*tensors, **mode)
+
+
+def eager(gate: Tensor, up: Tensor, *, approximate: str, gate_rounding: str) -> Tensor:
+    if gate_rounding == "storage":
+        return F.gelu(gate, approximate=approximate) * up
+    wide = torch.promote_types(gate.dtype, torch.float32)
+    return (F.gelu(gate.to(wide), approximate=approximate) * up.to(wide)).to(gate.dtype)
+
+
+def reference(gate: Tensor, up: Tensor, *, approximate: str, gate_rounding: str) -> Tensor:
+    """In float64, where nothing is rounded to a half type."""
+    zero = torch.zeros((), dtype=gate.dtype, device=gate.device)
+    return _bias_gelu.reference(gate, zero, approximate=approximate) * up
+
+
+def other_approximation(inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:
+    return inputs, {**mode, "approximate": "none" if mode["approximate"] == "tanh" else "tanh"}
+
+
+case = dataclasses.replace(
+    _swiglu,
+    name="geglu",
+    operator="truefuse::geglu",
+    candidate=candidate,
+    baselines={"eager": eager},
+    reference=reference,
+    modes=tuple(
+        {"approximate": form, "gate_rounding": rounding}
+        for form in ("tanh", "none")
+        for rounding in ("none", "storage")
+    ),
+    faults={**_swiglu.faults, "the other approximation": other_approximation},
+)

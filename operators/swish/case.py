@@ -1,0 +1,78 @@
+"""How swish is checked: x sigmoid(x), against mathematics and beside torch's silu."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from truefuse.case import Case, Inputs, Mode, Size
+
+
+def candidate(x: Tensor) -> Tensor:
+    return torch.ops.truefuse.swish(x)
+
+
+def reference(x: Tensor) -> Tensor:
+    """In float64; at -inf, where inf * 0 says nothing, the limit."""
+    return torch.where(x == -math.inf, -0.0, x * torch.sigmoid(x))
+
+
+def exact(inputs: Inputs, mode: Mode) -> list[mpmath.mpf]:
+    """To 30 digits."""
+    with mpmath.workdps(30):
+        values = [mpmath.mpf(x) for x in inputs["x"].flatten().tolist()]
+        # Beyond 1000 the sigmoid is 0 or 1 in float64.
+        return [
+            x / (1 + mpmath.exp(-x)) if abs(x) < 1000 else max(x, mpmath.mpf(0)) for x in values
+        ]
+
+
+def make_inputs(
+    size: Size, dtype: torch.dtype, device: torch.device, generator: torch.Generator, kind: str
+) -> Inputs:
+    """kind: "normal", or "sweep": every finite value of a half type, or for wider types magnitudes
+    spread evenly over binades."""
+    x = 3 * torch.randn(size, generator=generator, dtype=torch.float64)
+    if kind == "sweep":
+        x = sweep(size, dtype, generator)
+    return {"x": x.to(dtype).to(device)}
+
+
+def sweep(size: Size, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    count = math.prod(size)
+    if dtype in (torch.float16, torch.bfloat16) and count >= 1 << 16:
+        bits = torch.arange(count) % (1 << 16) - (1 << 15)
+        values = bits.to(torch.int16).view(dtype)
+        return torch.where(values.isfinite(), values, 0).reshape(size)
+    uniform = torch.rand(3, count, generator=generator, dtype=torch.float64)
+    dense = 60 * uniform[0] - 40
+    spread = torch.exp2(50 * uniform[0] - 40) * torch.where(uniform[1] < 0.5, -1.0, 1.0)
+    return torch.where(uniform[2] < 0.5, dense, spread).reshape(size)
+
+
+def other_sign(inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:
+    return {"x": -inputs["x"]}, mode
+
+
+def off_by_one(inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:
+    return {"x": inputs["x"].roll(1, -1)}, mode
+
+
+case = Case(
+    name="swish",
+    operator="truefuse::swish",
+    candidate=candidate,
+    baselines={"eager": F.silu, "x * sigmoid(x)": lambda x: x * torch.sigmoid(x)},
+    reference=reference,
+    exact=exact,
+    make_inputs=make_inputs,
+    dtypes=(torch.float32, torch.float64, torch.bfloat16, torch.float16),
+    kinds=("normal", "sweep"),
+    gradients=("x",),
+    strict_kinds=("normal", "sweep"),
+    faults={"the sign of x": other_sign, "off by one": off_by_one},
+)
