@@ -1,8 +1,8 @@
 #include <charconv>
 #include <system_error>
 
-#include <truefuse/core/scanner.h>
 #include <truefuse/core/error.h>
+#include <truefuse/core/scanner.h>
 
 namespace truefuse {
 namespace {

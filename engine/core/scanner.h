@@ -7,8 +7,8 @@
 
 namespace truefuse {
 
-/// Throws Error "<subject>: <sentence>." followed by the line of `text` that holds `position`, with a
-/// caret under the place.
+/// Throws Error "<subject>: <sentence>." followed by the line of `text` that holds `position`, with
+/// a caret under the place.
 [[noreturn]] void fail_at(std::string_view subject, std::string_view text, std::size_t position,
                           std::string_view sentence);
 

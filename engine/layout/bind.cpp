@@ -177,6 +177,11 @@ class Binder {
   }
 
   static void add_part(Segment& segment, const Level& level) {
+    segment.elements *= level.part.extent;
+    if (segment.is_padding()) {  // Counted, not named: half an axis will do.
+      segment.axes.push_back({level.axis, level.part.extent, {{1, level.part.extent, level.part.stride}}});
+      return;
+    }
     auto axis = std::find_if(segment.axes.begin(), segment.axes.end(),
                              [&](const Axis& known) { return known.name == level.axis; });
     if (axis == segment.axes.end()) {
@@ -184,7 +189,6 @@ class Binder {
       axis = segment.axes.end() - 1;
     }
     axis->parts.push_back(level.part);
-    segment.elements *= level.part.extent;
   }
 
   /// Orders the parts and joins neighbours, after checking that they make up the axis.

@@ -23,8 +23,8 @@ std::int64_t Segment::stride(std::size_t i) const {
     parts += (parts.empty() ? "" : ", ") + std::to_string(part.extent) + " at stride " +
              std::to_string(part.stride);
   }
-  throw Error("layout: " + axis.name + " of " + name + " has no single stride, it is split: " +
-              parts);
+  throw Error("layout: " + axis.name + " of " + name +
+              " has no single stride, it is split: " + parts);
 }
 
 const Axis& Segment::axis(std::string_view axis_name) const {
@@ -100,9 +100,9 @@ Element Bound::element_at(std::int64_t offset) const {
   std::int64_t rest = offset;
   while (!node->children.empty()) {
     rest %= node->inner;
-    const auto after = std::upper_bound(
-        node->children.begin(), node->children.end(), rest,
-        [](std::int64_t value, const Node& child) { return value < child.base; });
+    const auto after =
+        std::upper_bound(node->children.begin(), node->children.end(), rest,
+                         [](std::int64_t value, const Node& child) { return value < child.base; });
     node = &*(after - 1);
     rest -= node->base;
   }
@@ -136,8 +136,7 @@ std::string Bound::text(const Element& element) const {
 std::string Bound::text() const {
   std::string text = text_;
   for (const auto& [name, size] : sizes_) {
-    text += (&name == &sizes_.begin()->first ? " with " : ", ") + name + '=' +
-            std::to_string(size);
+    text += (&name == &sizes_.begin()->first ? " with " : ", ") + name + '=' + std::to_string(size);
   }
   return text;
 }

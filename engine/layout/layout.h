@@ -65,8 +65,8 @@ struct Element {
   bool operator==(const Element&) const = default;
 };
 
-/// How segments nest in memory: `levels`, outermost first, around either one segment or several nodes
-/// side by side. Strides of the levels are dense: stride = extent * stride of what is inside.
+/// How segments nest in memory: `levels`, outermost first, around either one segment or several
+/// nodes side by side. Strides of the levels are dense: stride = extent * stride of what is inside.
 struct Node {
   struct Level {
     std::string axis;
@@ -131,9 +131,9 @@ struct Piece;
 ///   factors = factor {["*"] factor}               outermost first
 ///   factor  = axis ["@" product]                  "@": the axis' stride, for one that is not dense
 ///   axis    = NAME                                an axis; its size has the same name
-///           | NUMBER                              an axis of that size, called i0, i1, ... by order
-///           | NAME ":" product                    an axis and its size: G:HV/H
-///           | NAME "/" n ["%" n] | NAME "%" n     a part of an axis: index / n % n
+///           | NUMBER                              an axis of that size, called i0, i1, ... by
+///           order | NAME ":" product                    an axis and its size: G:HV/H | NAME "/" n
+///           ["%" n] | NAME "%" n     a part of an axis: index / n % n
 ///   product = n {("*" | "/") n}                   from left to right; divisions are exact
 ///   n       = NAME | NUMBER
 ///

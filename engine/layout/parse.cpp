@@ -72,6 +72,7 @@ class Parser {
       is_named = scanner_.accept("=");
       if (is_named) {
         piece.segment = word;
+        if (word == kPadding) path.open.clear();  // It has no axis whose rest it could be.
       } else {
         parse_named_factor(path, word, begin);
       }
@@ -97,8 +98,8 @@ class Parser {
 
   void parse_group(Piece& piece, const Path& path, int depth) {
     if (depth == kDeepestBrackets) {
-      scanner_.fail(scanner_.position(), "brackets are nested more than " +
-                                             std::to_string(kDeepestBrackets) + " deep");
+      scanner_.fail(scanner_.position(),
+                    "brackets are nested more than " + std::to_string(kDeepestBrackets) + " deep");
     }
     scanner_.expect("(");
     piece.children = parse_pieces(path, depth + 1);
@@ -154,10 +155,10 @@ class Parser {
       const auto other = std::find_if(found + 1, path.open.end(), waits);
       if (other != path.open.end()) {
         scanner_.fail(atom.position, "this may be the rest of " + found->axis + " or of " +
-                                         other->axis + "; write it as " + found->axis + "%... and " +
-                                         other->axis + "%...");
+                                         other->axis + "; write it as " + found->axis +
+                                         "%... and " + other->axis + "%...");
       }
-      Factor factor{found->axis, size_named(found->axis, atom.position), {}, atom, {},
+      Factor factor{found->axis,  size_named(found->axis, atom.position), {}, atom, {},
                     atom.position};
       path.open.erase(found);
       return factor;
@@ -178,15 +179,21 @@ class Parser {
     Factor factor{name, size_named(name, begin), {}, {}, {}, begin};
     if (scanner_.accept("/")) factor.divisor = parse_atom("the size of the inner part");
     if (scanner_.accept("%")) factor.modulus = parse_atom("the size of this part");
+    bool is_first = true;
     for (const Factor& before : path.factors) {
-      if (before.axis == name && !before.is_part()) {
-        scanner_.fail(begin, name + " is an axis already, as a whole");
-      }
+      if (before.axis != name) continue;
+      is_first = false;
+      if (!before.is_part()) scanner_.fail(begin, name + " is an axis already, as a whole");
     }
     const auto found = std::find_if(path.open.begin(), path.open.end(),
                                     [&](const Open& open) { return open.axis == name; });
-    if (found != path.open.end()) path.open.erase(found);
-    if (factor.divisor) path.open.push_back({name, *factor.divisor});
+    if (!factor.divisor) {
+      if (found != path.open.end()) path.open.erase(found);
+    } else if (is_first) {
+      path.open.push_back({name, *factor.divisor});
+    } else if (found != path.open.end() && factor.divisor->number <= found->rest.number) {
+      found->rest = *factor.divisor;  // This part lies inside the one before it.
+    }
     return factor;
   }
 
@@ -233,12 +240,11 @@ class Parser {
   }
 
   void finish_segment(const std::string& name, const Path& path, std::size_t begin) {
-    if (name != kPadding) {
-      if (std::find(segments_.begin(), segments_.end(), name) != segments_.end()) {
-        scanner_.fail(begin, "there is a segment " + name + " already");
-      }
-      segments_.push_back(name);
+    if (name == kPadding) return;
+    if (std::find(segments_.begin(), segments_.end(), name) != segments_.end()) {
+      scanner_.fail(begin, "there is a segment " + name + " already");
     }
+    segments_.push_back(name);
     // An outer part without an inner one, or the other way round, is half an axis.
     for (const Factor& factor : path.factors) {
       if (!factor.is_part()) continue;
@@ -256,7 +262,8 @@ class Parser {
         scanner_.fail(factor.position, "this is a part of " + factor.axis +
                                            "; its innermost part, " + factor.axis +
                                            "%n, is missing (a quotient as a size is written "
-                                           "NAME:" + factor.axis + "/n)");
+                                           "NAME:" +
+                                           factor.axis + "/n)");
       }
     }
   }

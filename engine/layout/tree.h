@@ -28,7 +28,7 @@ struct Product {
 
 struct Factor {
   std::string axis;
-  Product size;                         // Of the whole axis.
+  Product size;                          // Of the whole axis.
   std::optional<Atom> divisor, modulus;  // A part of the axis, if either is there.
   std::optional<Product> stride;
   std::size_t position = 0;
