@@ -179,7 +179,8 @@ class Binder {
   static void add_part(Segment& segment, const Level& level) {
     segment.elements *= level.part.extent;
     if (segment.is_padding()) {  // Counted, not named: half an axis will do.
-      segment.axes.push_back({level.axis, level.part.extent, {{1, level.part.extent, level.part.stride}}});
+      segment.axes.push_back(
+          {level.axis, level.part.extent, {{1, level.part.extent, level.part.stride}}});
       return;
     }
     auto axis = std::find_if(segment.axes.begin(), segment.axes.end(),

@@ -10,6 +10,7 @@ on a GPU.
 from truefuse import _native
 from truefuse._ops import bias_gelu
 from truefuse._runtime import prepare
+from truefuse.layouts import layout
 
-__all__ = ["__version__", "bias_gelu", "prepare"]
+__all__ = ["__version__", "bias_gelu", "layout", "prepare"]
 __version__ = _native.version()
