@@ -79,10 +79,32 @@ class Counter {
     }
     first = std::max<Wide>(first, 0);
     last = std::min<Wide>(last, term.extent - 1);
+    if (i + 2 == terms_.size()) return count_pairs(i, sum, first, last);
     for (Wide digit = first; digit <= last && steps_ <= kMostSteps; ++digit) {
       found += count_from(i + 1, sum - term.coefficient * digit);
     }
     return found;
+  }
+
+  /// Digits in [first, last] of term i, of the last two, that leave a multiple of the other's
+  /// coefficient; the range makes sure that the other's digit exists.
+  std::int64_t count_pairs(std::size_t i, Wide sum, Wide first, Wide last) const {
+    const Wide modulus = magnitude(terms_[i + 1].coefficient);
+    const auto residue = [](Wide value, Wide m) { return (value % m + m) % m; };
+    // Euclid: inverse * coefficient = divisor, modulo `modulus`.
+    Wide divisor = modulus, rest = residue(terms_[i].coefficient, modulus);
+    Wide inverse = 0, next = 1;
+    while (rest != 0) {
+      const Wide quotient = divisor / rest;
+      divisor = std::exchange(rest, divisor - quotient * rest);
+      inverse = std::exchange(next, inverse - quotient * next);
+    }
+    if (sum % divisor != 0 || first > last) return 0;
+    const Wide step = modulus / divisor;
+    const Wide digit = residue(residue(sum / divisor, step) * residue(inverse, step), step);
+    // Those that are `digit` modulo `step`.
+    const auto up_to = [&](Wide limit) { return floor_divide(limit - digit, step); };
+    return static_cast<std::int64_t>(up_to(last) - up_to(first - 1));
   }
 
   std::vector<Term> terms_;
@@ -181,8 +203,9 @@ Comparison compare(const Bound& a, const Bound& b) {
   }
   add_only_b(a, b, comparison);
   if (!comparison.first) return comparison;
-  Runs runs(a, b);
-  const Run run = runs.at(*comparison.first);
+  const Runs runs(a, b);
+  Run run = runs.at(*comparison.first);
+  run.length = 1;
   comparison.sentence = "offset " + std::to_string(run.offset) + ": the producer wrote " +
                         runs.a_text(run) + ", the reader takes it for " + runs.b_text(run);
   return comparison;

@@ -18,6 +18,10 @@ struct Tensor {
   std::string text;
   std::vector<Dim> dims;
   std::int64_t moves = 0;
+  struct {
+    std::size_t begin = 0, end = 0;  // In the text; meaningful if nothing was written since.
+    std::size_t pieces = 0;
+  } last_split;  // Of the last dimension.
 
   std::int64_t elements() const {
     std::int64_t count = 1;
@@ -46,11 +50,14 @@ struct Tensor {
       dims[i] = pieces[0];
       return;
     }
+    const bool is_last = i + 1 == dims.size();
+    const std::size_t begin = text.size();
     text += ".unflatten(" + back(dims.size() - i) + ", (";
     for (const Dim& piece : pieces) {
       text += (&piece == pieces.data() ? "" : ", ") + std::to_string(piece.extent);
     }
     text += "))";
+    if (is_last) last_split = {begin, text.size(), pieces.size()};
     dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(i));
     dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(i), pieces.begin(), pieces.end());
   }
@@ -93,6 +100,21 @@ struct Tensor {
       return;
     }
     if (count == 1) return;
+    if (first + count == dims.size() && last_split.end == text.size()) {
+      // Splitting and joining the same: leave both out.
+      const std::size_t pieces = std::min(count, last_split.pieces);
+      Dim whole{{}, 1, dims.back().stride};
+      for (std::size_t i = dims.size() - pieces; i < dims.size(); ++i) whole.extent *= dims[i].extent;
+      std::vector<Dim> kept(dims.end() - static_cast<std::ptrdiff_t>(last_split.pieces),
+                            dims.end() - static_cast<std::ptrdiff_t>(pieces));
+      kept.push_back(whole);
+      text.resize(last_split.begin);
+      dims.resize(dims.size() - last_split.pieces + 1);
+      last_split = {};
+      unflatten(dims.size() - 1, std::move(kept));
+      flatten(first, dims.size() - first);
+      return;
+    }
     bool is_view = true;
     std::int64_t extent = dims[first].extent;
     for (std::size_t i = first + 1; i < first + count; ++i) {
@@ -161,7 +183,7 @@ class Builder {
 
   /// The segment as `from` holds it, its dimensions brought into the order of `path`.
   Tensor build_segment(const Segment& segment, const std::vector<Level>& path, std::size_t around) {
-    Tensor tensor{"x", {{{}, from_.size(), 1}}, 0};
+    Tensor tensor{"x", {{{}, from_.size(), 1}}, 0, {}};
     const auto source =
         static_cast<std::size_t>(from_.find(segment.name) - from_.segments().data());
     go_down(from_.nest(), source, tensor);

@@ -100,27 +100,23 @@ def _title(screen: Any, bound: Any, name: str) -> None:
     screen.line(f"{label}{bound.text}   {sizes}   {bound.size:,} elements", "bold")
 
 
-def _strip(screen: Any, blocks: list[tuple[int, int, str | None]], styles: dict[str, str]) -> None:
-    """One line of coloured letters, each the segment that is there."""
+def _strip(screen: Any, bound: Any, styles: dict[str, str]) -> None:
+    """One line of coloured letters, each the segment that is there, and each block at least one."""
     from rich.text import Text
 
-    width = min(96, screen.console.width - 4) if screen.console.is_terminal else 96
-    end = blocks[-1][1]
-    line, at = Text("    "), 0
-    for column in range(width):
-        offset = (2 * column + 1) * end // (2 * width)
-        while blocks[at][1] <= offset:
-            at += 1
-        name = blocks[at][2]
-        letter = "." if name == "_" else " " if name is None else name[0]
-        line.append(letter, style=f"reverse {styles[name]}" if name in styles else "dim")
+    width = min(96, screen.console.width - 6) if screen.console.is_terminal else 96
+    blocks = bound.compare(bound, width)["runs"]
+    line = Text("    ")
+    end = blocks[-1]["offset"] + blocks[-1]["length"]
+    for block in blocks:
+        count = max(1, block["length"] * width // bound.size)
+        name = block["a_segment"]
+        style = f"reverse {styles[name]}" if name in styles else "dim"
+        line.append(("." if name == "_" else name[0]) * count, style=style)
+    if end < bound.size or len(line) > width + 4:
+        line.truncate(width + 4)
+        line.append(" ...")
     screen.console.print(line, soft_wrap=True)
-
-
-def _blocks(found: dict[str, Any], side: str) -> list[tuple[int, int, str | None]]:
-    return [
-        (r["offset"], r["offset"] + r["length"], r[f"{side}_segment"]) for r in found["runs"]
-    ]
 
 
 def _offsets(run: dict[str, Any]) -> str:
@@ -165,7 +161,7 @@ def show(
         return
     screen, styles = Screen(), _styles(bound)
     _title(screen, bound, layout)
-    _strip(screen, _blocks(found, "a"), styles)
+    _strip(screen, bound, styles)
     for segment in bound.segments:
         name = "padding" if segment["padding"] else segment["name"]
         axes = " · ".join(_axis_text(axis) for axis in segment["axes"])
@@ -217,9 +213,9 @@ def diff(
                           "picture": written}, indent=1))  # fmt: skip
         raise typer.Exit(0 if is_same else 1)
     screen, styles = Screen(), _styles(a, b)
-    for bound, name, side in ((a, producer, "a"), (b, reader, "b")):
+    for bound, name in ((a, producer), (b, reader)):
         _title(screen, bound, name)
-        _strip(screen, _blocks(found, side), styles)
+        _strip(screen, bound, styles)
     screen.line(_summary(found, a, b), "green" if is_same else "bold red")
     _show_runs(screen, found, runs, styles, two=True)
     if not is_same and not found["only_b"]:
@@ -255,7 +251,8 @@ def convert(
     found = _ask(a.conversion, b)
     if as_json:
         print(json.dumps({"a": a.text, "b": b.text, "sizes": {**a.sizes, **b.sizes}, **vars(found),
-                          "bytes": found.bytes(itemsize, rows)}, indent=1))  # fmt: skip
+                          "cheapest": found.cheapest(itemsize, rows)[0],
+                          "bytes": found.cheapest(itemsize, rows)[1]}, indent=1))  # fmt: skip
         return
     screen = Screen()
     _title(screen, a, source)
@@ -264,23 +261,23 @@ def convert(
 
 
 def _show_conversion(screen: Any, found: Any, itemsize: int, rows: int) -> None:
+    way, cost = found.cheapest(itemsize, rows)
     what = {
-        "nothing": "none needed, the layouts are the same",
+        "nothing": "none needed, every element is where it should be",
         "view": "a view, no memory is read",
-        "copy": "one copy",
+        "expression": "one copy" if found.kind == "copy" else "copies",
         "gather": "one gather through an index map",
-    }[found.kind]
-    cost = found.bytes(itemsize, rows)
-    unit = f"{rows} row{'s' if rows > 1 else ''} of {itemsize}-byte elements"
+    }[way]
+    unit = f"{rows:,} row{'s' if rows > 1 else ''} of {itemsize}-byte elements"
     costs = f": {cost / 1024:,.6g} KiB read and written for {unit}" if cost else ""
     screen.line(f"conversion: {what}{costs}")
     if found.dropped:
         screen.line(f"left out: {', '.join(found.dropped)}", indent=2)
     if found.expression:
         moved = found.expression_moves * itemsize * rows
-        aside = f"   ({moved / 1024:,.6g} KiB)" if found.kind == "gather" else ""
+        aside = f"   ({moved / 1024:,.6g} KiB)" if way == "gather" else ""
         screen.line(f"{found.expression}{aside}", indent=2)
-    elif found.kind == "gather":
+    elif way == "gather":
         screen.line("no expression of views and copies does it", indent=2)
     if cost:
         screen.line("A kernel that reads the layout as it is needs none of this.", "dim", indent=2)

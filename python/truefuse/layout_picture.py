@@ -20,18 +20,19 @@ COLOURS = (
     ("#0072b2", True), ("#e69f00", False), ("#009e73", True), ("#cc79a7", False),
     ("#56b4e9", False), ("#d55e00", True), ("#f0e442", False), ("#7b5ea7", True),
 )  # fmt: skip
+# Plain rules, not variables: some renderers know no var().
 STYLE = """
-svg { --page: #ffffff; --ink: #1f2328; --quiet: #656d76; --hole: #d8dee4; --wrong: #cf222e; --right: #8c959f }
-@media (prefers-color-scheme: dark) {
-  svg { --page: #0d1117; --ink: #e6edf3; --quiet: #9198a1; --hole: #30363d; --wrong: #ff7b72; --right: #656d76 }
-}
-.page { fill: var(--page, #ffffff) } .hole { fill: var(--hole, #d8dee4) }
-text { font-family: ui-sans-serif, system-ui, "DejaVu Sans", sans-serif; font-size: 14px; fill: var(--ink, #1f2328) }
+.page { fill: #ffffff } .hole { fill: #d8dee4 } .wrong { fill: #cf222e } .right { fill: #8c959f }
+text { font-family: ui-sans-serif, system-ui, "DejaVu Sans", sans-serif; font-size: 14px; fill: #1f2328 }
 .mono { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 13px }
-.title { font-size: 18px; font-weight: 600 } .quiet { fill: var(--quiet, #656d76); font-size: 12px }
+.title { font-size: 18px; font-weight: 600 } .quiet { fill: #656d76; font-size: 12px }
 .block { font-size: 12px; text-anchor: middle } .light { fill: #ffffff } .dark { fill: #1f2328 }
-.wrong { fill: var(--wrong, #cf222e) } .right { fill: var(--right, #8c959f) }
-.frame { fill: none; stroke: var(--wrong, #cf222e); stroke-width: 2 } .seam { stroke: var(--page, #ffffff); stroke-width: .6 }
+.seam { stroke: #ffffff; stroke-width: 0.6px }
+@media (prefers-color-scheme: dark) {
+  .page { fill: #0d1117 } .hole { fill: #30363d } .wrong { fill: #ff7b72 } .right { fill: #656d76 }
+  text { fill: #e6edf3 } .quiet { fill: #9198a1 } .light { fill: #ffffff } .dark { fill: #1f2328 }
+  .seam { stroke: #0d1117 }
+}
 """.strip()
 
 
@@ -74,11 +75,12 @@ class Canvas:
             return f'fill="{self.colours[segment][0]}"'
         return 'class="hole"' if segment == "_" else 'fill="none"'
 
-    def legend(self, with_difference: bool) -> None:
+    def legend(self, with_padding: bool, with_difference: bool) -> None:
         self.y += 14
         x = float(LEFT)
         entries = [(name, self.fill(name)) for name in self.colours]
-        entries.append(("padding", 'class="hole"'))
+        if with_padding:
+            entries.append(("padding", 'class="hole"'))
         if with_difference:
             entries += [("somebody else", 'class="wrong"'), ("the same element", 'class="right"')]
         for name, style in entries:
@@ -103,8 +105,8 @@ class Canvas:
                 self.parts.append(
                     f'<line x1="{x:.2f}" x2="{x:.2f}" y1="{top:.1f}" y2="{top + STRIP:.1f}" class="seam"/>'
                 )
-            shown = block.label if labels else block.segment
-            if shown != "_" and len(shown) * 7.6 + 6 <= width:
+            shown = _fitting(block, width, labels)
+            if shown:
                 ink = "light" if self.colours.get(block.segment, ("", False))[1] else "dark"
                 if block.segment == "_":
                     ink = "quiet"
@@ -158,6 +160,17 @@ class Canvas:
         )
 
 
+def _fitting(block: Block, width: float, labels: bool) -> str:
+    """The longest way to name a block that fits in it."""
+    name = block.segment or ""
+    choices = ["" if name == "_" else name]
+    if labels:
+        indices = block.label.split(",")
+        shorter = [",".join(indices[:n]) + ",…]" for n in range(len(indices) - 1, 0, -1)]
+        choices = [block.label, *shorter, *choices]
+    return next((text for text in choices if len(text) * 7.2 + 6 <= width), "")
+
+
 def show(bound: BoundLayout) -> str:
     """One layout: the whole of it, and its beginning with every element named."""
     blocks = _blocks(bound.compare(bound, MOST_BLOCKS), "a")
@@ -183,13 +196,13 @@ def diff(a: BoundLayout, b: BoundLayout) -> str:
     high = min(end, above[-1].end)
     canvas.line("as the producer wrote it" + _part(above, end), "quiet", 30)
     canvas.y += 8
-    canvas.strip(above, 0, high, labels=False)
+    canvas.strip(_blocks(a.compare(a, MOST_BLOCKS), "a"), 0, high, labels=False)
     stretches = _stretches(a, b) if high == end else []
     if stretches:
         canvas.ribbons(stretches, (a.size, b.size))
     else:
         canvas.y += 24
-    canvas.strip(below, 0, high, labels=False)
+    canvas.strip(_blocks(b.compare(b, MOST_BLOCKS), "a"), 0, high, labels=False)
     canvas.y += 4
     canvas.marks(above, 0, high)
     canvas.line("as the reader takes it; below, which offsets agree", "quiet", 16)
@@ -207,7 +220,8 @@ def _head(canvas: Canvas, title: str, layouts: Sequence[BoundLayout], with_diffe
         canvas.line(bound.text, "mono", 24)
     sizes = {name: size for bound in layouts for name, size in bound.sizes.items()}
     canvas.line(", ".join(f"{name}={size}" for name, size in sizes.items()), "quiet", 20)
-    canvas.legend(with_difference)
+    with_padding = any(segment["padding"] for bound in layouts for segment in bound.segments)
+    canvas.legend(with_padding, with_difference)
 
 
 def _zoom(

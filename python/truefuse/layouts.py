@@ -80,19 +80,22 @@ class Element:
 class Conversion:
     """What it takes to bring a tensor into another order."""
 
-    kind: str  #: "nothing", "view", "copy" (the expression) or "gather" (through the index map).
+    kind: str  #: "nothing", "view", "copy" (once, by the expression), "gather" (by the index map).
     expression: str  #: In PyTorch, of ``x``; empty if there is none.
     expression_moves: int  #: Elements that the expression reads and writes, per row.
     gather_moves: int  #: The same for a gather, which also reads one int64 index per element.
     dropped: tuple[str, ...]  #: Segments that the other layout has not.
 
-    def bytes(self, itemsize: int, rows: int = 1) -> int:
-        """Read and written by the fastest way, the index of a gather counted once."""
+    def cheapest(self, itemsize: int, rows: int = 1) -> tuple[str, int]:
+        """"nothing", "view", "expression" or "gather", and the bytes that it reads and writes, the
+        index of a gather counted once."""
         if self.kind in ("nothing", "view"):
-            return 0
-        if self.kind == "copy":
-            return self.expression_moves * itemsize * rows
-        return self.gather_moves * itemsize * rows + self.gather_moves // 2 * 8
+            return self.kind, 0
+        gather = self.gather_moves * itemsize * rows + self.gather_moves // 2 * 8
+        expression = self.expression_moves * itemsize * rows
+        if self.expression and expression <= gather:
+            return "expression", expression
+        return "gather", gather
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,8 @@ class BoundLayout:
                 f"layout's size, {self.size}"
             )
         conversion = self.conversion(other)
-        if conversion.kind != "gather":
+        rows = tensor.numel() // self.size
+        if conversion.cheapest(tensor.element_size(), rows)[0] != "gather":
             # The expression is the library's own, made of numbers and these two names.
             return eval(conversion.expression, {"x": tensor, "torch": torch})
         index = self.index_map(other).to(tensor.device)

@@ -18,7 +18,7 @@ namespace {
 
 using testing::RandomLayouts;
 
-constexpr unsigned kSeeds = 2000;
+constexpr unsigned kSeeds = 1000;
 
 /// Who is where: a name and the indices by axis name; empty for padding.
 using Name = std::pair<std::string, std::map<std::string, std::int64_t>>;
@@ -96,7 +96,7 @@ TEST(LayoutProperty, CompareAgreesWithLookingAtEveryOffset) {
     ASSERT_EQ(next, std::max(a.size(), b.size()));
     different += first.has_value();
   }
-  EXPECT_GT(different, 500);
+  EXPECT_GT(different, 300);
 }
 
 TEST(LayoutProperty, TheIndexMapThereAndBackIsTheIdentity) {
@@ -123,7 +123,7 @@ TEST(LayoutProperty, EveryTextEndsInALayoutOrAnError) {
   std::mt19937 random(1);
   const std::string alphabet = "HKGV qkv=|()/%@*:_0149,\n\t-";
   int parsed = 0;
-  for (int i = 0; i < 50000; ++i) {
+  for (int i = 0; i < 20000; ++i) {
     std::string text;
     if (i % 2 == 0) {
       for (std::size_t n = random() % 12; n > 0; --n) text += alphabet[random() % alphabet.size()];
