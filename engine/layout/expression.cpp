@@ -104,7 +104,8 @@ struct Tensor {
       // Splitting and joining the same: leave both out.
       const std::size_t pieces = std::min(count, last_split.pieces);
       Dim whole{{}, 1, dims.back().stride};
-      for (std::size_t i = dims.size() - pieces; i < dims.size(); ++i) whole.extent *= dims[i].extent;
+      for (std::size_t i = dims.size() - pieces; i < dims.size(); ++i)
+        whole.extent *= dims[i].extent;
       std::vector<Dim> kept(dims.end() - static_cast<std::ptrdiff_t>(last_split.pieces),
                             dims.end() - static_cast<std::ptrdiff_t>(pieces));
       kept.push_back(whole);

@@ -35,14 +35,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
 def refuse(sentence: str) -> NoReturn:
+    """A usage error: exit code 2. Lines stay whole, so that a caret stays under its place."""
     from truefuse.terminal import Screen
 
     screen = Screen(sys.stderr)
-    for i, line in enumerate(f"truefuse: {sentence}".split("\n")):
-        # The caret must stay under its place.
-        screen.console.print(screen.text(line), markup=False, soft_wrap=True) if i else screen.line(
-            line
-        )
+    screen.console.print(screen.text(f"truefuse: {sentence}"), markup=False, soft_wrap=True)
     raise typer.Exit(2)
 
 
@@ -60,7 +57,9 @@ def _bind(texts: list[str], sizes: list[str] | None) -> list[Any]:
 
     layouts = [_ask(layout, text) for text in texts]
     names = list(dict.fromkeys(name for found in layouts for name in found.names))
-    wanted = f"Sizes: {' '.join(f'{name}=...' for name in names)}." if names else "It needs no sizes."
+    wanted = (
+        f"Sizes: {' '.join(f'{name}=...' for name in names)}." if names else "It needs no sizes."
+    )
     given: dict[str, int] = {}
     for text in sizes or []:
         match = SIZE.fullmatch(text)
@@ -78,7 +77,9 @@ def _bind(texts: list[str], sizes: list[str] | None) -> list[Any]:
 
 
 def _styles(*layouts: Any) -> dict[str, str]:
-    names = dict.fromkeys(s["name"] for bound in layouts for s in bound.segments if not s["padding"])
+    names = dict.fromkeys(
+        s["name"] for bound in layouts for s in bound.segments if not s["padding"]
+    )
     return {name: STYLES[i % len(STYLES)] for i, name in enumerate(names)}
 
 
@@ -154,7 +155,9 @@ def show(
     found = _ask(bound.compare, bound, 1000)
     written = _write_picture(picture, svg, bound)
     if as_json:
-        blocks = [{"offset": r["offset"], "length": r["length"], "who": r["a"]} for r in found["runs"]]
+        blocks = [
+            {"offset": r["offset"], "length": r["length"], "who": r["a"]} for r in found["runs"]
+        ]
         print(json.dumps({"text": bound.text, "sizes": bound.sizes, "size": bound.size,
                           "segments": bound.segments, "runs": blocks, "more": found["more"],
                           "picture": written}, indent=1))  # fmt: skip
@@ -172,7 +175,9 @@ def show(
         screen.line(f"picture: {written}")
 
 
-def _show_runs(screen: Any, found: dict[str, Any], most: int, styles: dict[str, str], two: bool) -> None:
+def _show_runs(
+    screen: Any, found: dict[str, Any], most: int, styles: dict[str, str], two: bool
+) -> None:
     shown = found["runs"][:most]
     wide = max(len(_offsets(run)) for run in shown)
     left = max(len(run["a"]) for run in shown)
@@ -184,11 +189,15 @@ def _show_runs(screen: Any, found: dict[str, Any], most: int, styles: dict[str, 
             if not run["same"] and run["offset"] != found["first"]:
                 mark = ""
             text += f"  {run['b']:<{right}}  {mark}"
-        style = styles.get(run["a_segment"] or "", "dim") if not two else "" if run["same"] else "red"
+        style = (
+            styles.get(run["a_segment"] or "", "dim") if not two else "" if run["same"] else "red"
+        )
         screen.line(text.rstrip(), style, indent=2)
     rest = len(found["runs"]) - len(shown)
     if rest or found["more"]:
-        screen.line(f"… {'more than ' if found['more'] else ''}{rest} further lines: --runs", "dim", 2)
+        screen.line(
+            f"… {'more than ' if found['more'] else ''}{rest} further lines: --runs", "dim", 2
+        )
 
 
 @app.command(cls=Command)

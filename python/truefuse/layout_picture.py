@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -121,7 +122,9 @@ class Canvas:
             begin, end = max(block.begin, low), min(block.end, high)
             if begin < end:
                 style = f'class="{"right" if block.same else "wrong"}"'
-                self.rectangle(LEFT + (begin - low) * scale, self.y, (end - begin) * scale, 8, style)
+                self.rectangle(
+                    LEFT + (begin - low) * scale, self.y, (end - begin) * scale, 8, style
+                )
         self.y += 8
 
     def ticks(self, offsets: Sequence[int], low: int, high: int) -> None:
@@ -135,7 +138,9 @@ class Canvas:
             self.text(text, "quiet", x)
             last = x + 7 * len(text) + 8
 
-    def ribbons(self, stretches: Sequence[tuple[int, int, int, str]], sizes: tuple[int, int]) -> None:
+    def ribbons(
+        self, stretches: Sequence[tuple[int, int, int, str]], sizes: tuple[int, int]
+    ) -> None:
         """From (offset above, offset below, length, segment) of each stretch that moves as one."""
         height = 110
         scale = SPAN / max(sizes)
@@ -156,7 +161,9 @@ class Canvas:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
             f'viewBox="0 0 {WIDTH} {height}"><style>{STYLE}</style>'
-            f'<rect width="{WIDTH}" height="{height}" class="page"/>' + "".join(self.parts) + "</svg>\n"
+            f'<rect width="{WIDTH}" height="{height}" class="page"/>'
+            + "".join(self.parts)
+            + "</svg>\n"
         )
 
 
@@ -214,7 +221,9 @@ def diff(a: BoundLayout, b: BoundLayout) -> str:
     return canvas.svg()
 
 
-def _head(canvas: Canvas, title: str, layouts: Sequence[BoundLayout], with_difference: bool) -> None:
+def _head(
+    canvas: Canvas, title: str, layouts: Sequence[BoundLayout], with_difference: bool
+) -> None:
     canvas.line(title, "title", 16)
     for bound in layouts:
         canvas.line(bound.text, "mono", 24)
@@ -291,15 +300,9 @@ def _stretches(a: BoundLayout, b: BoundLayout) -> list[tuple[int, int, int, str]
 
 def _cut_at_segments(a: BoundLayout, stretches: list[list[int]]) -> list[tuple[int, int, int]]:
     """A stretch over several segments gets a ribbon for each."""
-    begins = [
-        run["offset"]
-        for run in a.compare(a, MOST_BLOCKS)["runs"]
-    ]
+    begins = [run["offset"] for run in a.compare(a, MOST_BLOCKS)["runs"]]
     cut = []
     for above, below, length in stretches:
         inside = [0, *(b - above for b in begins if above < b < above + length), length]
-        cut += [
-            (above + low, below + low, high - low)
-            for low, high in zip(inside, inside[1:], strict=False)
-        ]
+        cut += [(above + low, below + low, high - low) for low, high in itertools.pairwise(inside)]
     return cut

@@ -17,9 +17,7 @@ def _function(name: str, *arguments: Any) -> Any:
     function = _native._declare(name, *arguments)
 
     def call(*values: Any) -> Any:
-        return _native._answer(
-            function(*(v.encode() if isinstance(v, str) else v for v in values))
-        )
+        return _native._answer(function(*(v.encode() if isinstance(v, str) else v for v in values)))
 
     return call
 
@@ -87,7 +85,7 @@ class Conversion:
     dropped: tuple[str, ...]  #: Segments that the other layout has not.
 
     def cheapest(self, itemsize: int, rows: int = 1) -> tuple[str, int]:
-        """"nothing", "view", "expression" or "gather", and the bytes that it reads and writes, the
+        """ "nothing", "view", "expression" or "gather", and the bytes that it reads and writes, the
         index of a gather counted once."""
         if self.kind in ("nothing", "view"):
             return self.kind, 0
@@ -142,11 +140,11 @@ class BoundLayout:
 
     def index_map(self, other: BoundLayout) -> torch.Tensor:
         """int64 [other.size]: ``converted[i] = x[map[i]]``, -1 where ``other`` has padding."""
-        _convert(self.text, self._sizes, other.text, other._sizes)  # Refuses before memory is taken.
+        _convert(
+            self.text, self._sizes, other.text, other._sizes
+        )  # Refuses before memory is taken.
         index = torch.empty(other.size, dtype=torch.int64)
-        _index_map(
-            self.text, self._sizes, other.text, other._sizes, index.data_ptr(), other.size
-        )
+        _index_map(self.text, self._sizes, other.text, other._sizes, index.data_ptr(), other.size)
         return index
 
     def convert(self, tensor: torch.Tensor, other: BoundLayout) -> torch.Tensor:

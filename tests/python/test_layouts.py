@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 import torch
@@ -35,9 +36,7 @@ def split_flat(row, H, G, K, V):
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "split"), [(NAMES[0], split_interleaved), (NAMES[1], split_flat)]
-)
+@pytest.mark.parametrize(("name", "split"), [(NAMES[0], split_interleaved), (NAMES[1], split_flat)])
 @pytest.mark.parametrize("ratio", [1, 2, 3, 8])
 def test_named_projections_are_what_split_and_reshape_find(name, split, ratio):
     sizes = {**QWEN, "G": ratio}
@@ -124,9 +123,7 @@ def two_layouts(draw, padding=True):
     return (*(layout(text).bind(**sizes) for text in texts),)
 
 
-PROPERTY = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+PROPERTY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @PROPERTY
@@ -246,9 +243,7 @@ def test_emitted_hip_is_taken_by_a_host_compiler(text, tmp_path):
         for e, _ in elements(bound)
     )
     source = tmp_path / "offsets.cpp"
-    source.write_text(
-        f"#include <cstdio>\n{bound.emit('hip')}\nint main() {{\n{calls}}}\n"
-    )
+    source.write_text(f"#include <cstdio>\n{bound.emit('hip')}\nint main() {{\n{calls}}}\n")
     program = tmp_path / "offsets"
     compiler = os.environ.get("CXX", "g++")
     subprocess.run([*compiler.split(), "-Wall", "-Werror", source, "-o", program], check=True)
@@ -285,8 +280,17 @@ def test_padding_is_zero_where_it_is_written():
 def test_random_texts_end_in_a_layout_or_a_sentence():
     chance = random.Random(1)
     for _ in range(500):
-        text = "".join(chance.choice("HKqv=|()/%@*:_04 é\"'\\") for _ in range(chance.randint(0, 14)))
+        text = "".join(
+            chance.choice("HKqv=|()/%@*:_04 é\"'\\") for _ in range(chance.randint(0, 14))
+        )
         try:
             layout(text)
         except RuntimeError as error:
             assert str(error).startswith("layout: ")
+
+
+def test_the_table_in_the_documentation_is_the_one_that_ships():
+    page = Path(__file__).resolve().parents[2] / "docs" / "layouts.md"
+    text = page.read_text(encoding="utf-8").replace("\\|", "|")
+    for entry in layouts.named():
+        assert f"| `{entry['name']}` | `{entry['text']}` | {entry['provenance']} |" in text

@@ -44,8 +44,9 @@ TEST(LayoutCompare, AxesAreNamedWhereTheirOrderDiffers) {
 }
 
 TEST(LayoutCompare, OtherAxesAreRefused) {
-  EXPECT_NE(error_of([] { compare(bound("v=H G V"), bound("v=HV V")); })
-                .find("v[H=16, G=3, V=128] in the one and v[HV=48, V=128] in the other"),
+  EXPECT_NE(error_of([] {
+              compare(bound("v=H G V"), bound("v=HV V"));
+            }).find("v[H=16, G=3, V=128] in the one and v[HV=48, V=128] in the other"),
             std::string::npos);
 }
 
@@ -77,8 +78,9 @@ TEST(LayoutCompare, SplitsThatDoNotDivideOneAnotherAreCompared) {
   EXPECT_EQ(compare(a, b).same, same);
   EXPECT_EQ(compare(a, b).first, 4);
   const Sizes long_axis{{"K", 12LL << 40}, {"V", 2}};
-  EXPECT_NE(error_of([&] { compare(bound("K/4 V 4", long_axis), bound("K/6 V 6", long_axis)); })
-                .find("too long to be compared"),
+  EXPECT_NE(error_of([&] {
+              compare(bound("K/4 V 4", long_axis), bound("K/6 V 6", long_axis));
+            }).find("too long to be compared"),
             std::string::npos);
 }
 

@@ -120,8 +120,7 @@ TEST(LayoutShare, BadRanksAndAxesAreRefused) {
             std::string::npos);
   EXPECT_NE(error_of([&] { share(layout, kSizes, "H", 0, 3); }).find("cannot be shared"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { share(layout, kSizes, "K", 0, 4); }).find("K is 2"),
-            std::string::npos);
+  EXPECT_NE(error_of([&] { share(layout, kSizes, "K", 0, 4); }).find("K is 2"), std::string::npos);
 }
 
 TEST(LayoutNamed, EveryOneCanBeBound) {

@@ -60,8 +60,9 @@ TEST(LayoutParse, AnAxisMayBeSplit) {
   EXPECT_EQ(x.axis("K").parts, (std::vector<Part>{{4, 32, 256}, {1, 4, 1}}));
   EXPECT_EQ(state.offset("x", {1, 13, 9}), 128 * 64 + 3 * 256 + 9 * 4 + 1);
   EXPECT_EQ(bound("H K/4 V K%4").offset("x", {1, 13, 9}), state.offset("x", {1, 13, 9}));
-  EXPECT_EQ(bound("H K/n V n", {{"H", 16}, {"K", 128}, {"V", 64}, {"n", 4}}).offset("x", {1, 13, 9}),
-            state.offset("x", {1, 13, 9}));
+  EXPECT_EQ(
+      bound("H K/n V n", {{"H", 16}, {"K", 128}, {"V", 64}, {"n", 4}}).offset("x", {1, 13, 9}),
+      state.offset("x", {1, 13, 9}));
   EXPECT_NE(error_of([&] { x.stride(1); }).find("32 at stride 256, 4 at stride 1"),
             std::string::npos);
 }
@@ -81,8 +82,8 @@ TEST(LayoutParse, SizesAreProductsAndQuotients) {
 }
 
 TEST(LayoutParse, StridesLeaveGaps) {
-  const Bound pool = bound("slot@S token@100 (q=V | k=V)",
-                          {{"slot", 4}, {"S", 1000}, {"token", 3}, {"V", 8}});
+  const Bound pool =
+      bound("slot@S token@100 (q=V | k=V)", {{"slot", 4}, {"S", 1000}, {"token", 3}, {"V", 8}});
   EXPECT_EQ(pool.size(), 4000);
   EXPECT_EQ(pool.offset("k", {2, 1, 5}), 2 * 1000 + 100 + 8 + 5);
   EXPECT_EQ(pool.text(pool.element_at(2116)), "padding");
@@ -142,7 +143,9 @@ TEST(LayoutParse, HostileTextsAreRefused) {
 
 TEST(LayoutBound, WhatDoesNotExistIsRefused) {
   const Bound row = bound("q=H K | _=5");
-  EXPECT_EQ(error_of([&] { row.offset("q", {16, 0}); }),
+  EXPECT_EQ(error_of([&] {
+              row.offset("q", {16, 0});
+            }),
             "layout: q[16,0] does not exist; the axes are q[H=16, K=128]");
   EXPECT_NE(error_of([&] { row.offset("q", {1}); }).find("1 indices"), std::string::npos);
   EXPECT_NE(error_of([&] { row.offset("k", {0, 0}); }).find("it has q"), std::string::npos);
