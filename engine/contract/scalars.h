@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include <truefuse/contract/scanner.h>
+#include <truefuse/core/scanner.h>
 #include <truefuse/core/json.h>
 
 namespace truefuse {

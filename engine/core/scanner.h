@@ -7,11 +7,18 @@
 
 namespace truefuse {
 
-/// Reads the text of a contract from left to right, skipping white space. Every failure is an Error
-/// that shows the line with a caret under the place.
+/// Throws Error "<subject>: <sentence>." followed by the line of `text` that holds `position`, with a
+/// caret under the place.
+[[noreturn]] void fail_at(std::string_view subject, std::string_view text, std::size_t position,
+                          std::string_view sentence);
+
+/// Reads a text of one of the library's small languages from left to right, skipping white space.
+/// Every failure is an Error of fail_at; `subject` says what the text is ("contract", "layout").
 class Scanner {
  public:
-  explicit Scanner(std::string_view text) : text_(text) { skip_space(); }
+  Scanner(std::string_view subject, std::string_view text) : subject_(subject), text_(text) {
+    skip_space();
+  }
 
   std::size_t position() const { return position_; }
   bool at_end() const { return position_ == text_.size(); }
@@ -36,7 +43,7 @@ class Scanner {
   /// The text between two double quotes on one line; there are no escapes.
   std::string quoted();
 
-  /// "contract: expected WHAT, found '...'."
+  /// "<subject>: expected WHAT, found '...'."
   [[noreturn]] void fail_expected(std::string_view what) const;
   [[noreturn]] void fail(std::size_t position, std::string_view sentence) const;
 
@@ -45,6 +52,7 @@ class Scanner {
   void advance(std::size_t count);
   void skip_space();
 
+  std::string_view subject_;
   std::string_view text_;
   std::size_t position_ = 0;
 };

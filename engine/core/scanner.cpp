@@ -1,13 +1,13 @@
 #include <charconv>
 #include <system_error>
 
-#include <truefuse/contract/scanner.h>
+#include <truefuse/core/scanner.h>
 #include <truefuse/core/error.h>
 
 namespace truefuse {
 namespace {
 
-// Not <cctype>: a contract means the same in every locale.
+// Not <cctype>: a text means the same in every locale.
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -113,12 +113,18 @@ void Scanner::fail_expected(std::string_view what) const {
 }
 
 void Scanner::fail(std::size_t position, std::string_view sentence) const {
+  fail_at(subject_, text_, position, sentence);
+}
+
+void fail_at(std::string_view subject, std::string_view text, std::size_t position,
+             std::string_view sentence) {
   const std::size_t before =
-      position == 0 ? std::string_view::npos : text_.rfind('\n', position - 1);
+      position == 0 ? std::string_view::npos : text.rfind('\n', position - 1);
   const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
-  const std::string_view line = text_.substr(begin, text_.find('\n', begin) - begin);
-  std::string message = "contract: " + std::string(sentence) + ".\n  " + std::string(line) + "\n  ";
-  for (const char c : text_.substr(begin, position - begin)) {
+  const std::string_view line = text.substr(begin, text.find('\n', begin) - begin);
+  std::string message =
+      std::string(subject) + ": " + std::string(sentence) + ".\n  " + std::string(line) + "\n  ";
+  for (const char c : text.substr(begin, position - begin)) {
     if (!is_continuation(c)) message += c == '\t' ? '\t' : ' ';
   }
   throw Error(message + '^');
