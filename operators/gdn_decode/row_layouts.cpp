@@ -70,6 +70,9 @@ class Reader {
         fail(tensor, "names a segment " + segment.name +
                          "; segments are q, k, v, z, b and a, and _ for padding.");
       }
+      if (i < 3 && tensor != kRowQkvz) {
+        fail(tensor, "names " + segment.name + "; q, k and v must be in qkvz.");
+      }
       if (places_[i]) {
         fail(tensor, "names " + segment.name + ", which " +
                          std::string(name_of(places_[i]->tensor)) + "_layout has named already.");
