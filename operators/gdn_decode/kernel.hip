@@ -80,26 +80,28 @@ TF_DEVICE float softplus(float x) {
 
 // int32 or int64 data [batch] or [batch, columns].
 struct Index {
-  tf::i64 batch_stride, column_stride;
-  tf::i64 is_64;
+  tf::i64 batch_stride;
+  tf::i32 column_stride, is_64;
 };
-TF_DEVICE tf::i64 index_at(const void* data, const Index& index, tf::i64 sequence, tf::i64 column) {
+TF_DEVICE tf::i64 index_at(const void* data, const Index& index, tf::i64 sequence, tf::i32 column) {
   const tf::i64 i = sequence * index.batch_stride + column * index.column_stride;
   return index.is_64 ? static_cast<const tf::i64*>(data)[i] : static_cast<const tf::i32*>(data)[i];
 }
 
 struct RowStrides {
-  tf::i64 batch, token;
+  tf::i64 batch;
+  tf::i32 token;
 };
 
-// What changes from call to call. See problem.h.
+// What changes from call to call; see problem.h. Strides are in elements. Offsets from the beginning
+// of a slot or a row fit in 32 bits; those of slots need not.
 struct Sizes {
-  tf::i64 slots, history, tokens;
-  tf::i64 state_slot;                          // Strides, in elements.
-  tf::i64 conv_slot, conv_channel, conv_column;
-  tf::i64 weight_channel, weight_tap, bias_channel;
-  tf::i64 a_log, dt_bias, norm;
-  tf::i64 speculative, zero_is_padding, index_columns;
+  tf::i64 slots, state_slot, conv_slot;
+  tf::i32 history, tokens;
+  tf::i32 conv_channel, conv_column;
+  tf::i32 weight_channel, weight_tap, bias_channel;
+  tf::i32 a_log, dt_bias, norm;
+  tf::i32 speculative, zero_is_padding, index_columns;
   float norm_eps;
 };
 
@@ -184,19 +186,20 @@ void gdn_decode_step(Row* out, const Row* qkv, const Row* z_rows, const Row* b_r
   const int thread = static_cast<int>(tf::thread_x());
   const int head = static_cast<int>(tf::block_x() % TF_H);
   const tf::i64 sequence = tf::block_x() / TF_H;
-  const int tokens = static_cast<int>(sizes.tokens);
+  const int tokens = sizes.tokens;
   Row* const own_out = out + (sequence * tokens * TF_H + head) * (TF_G * TF_V);
 
   // Where this sequence reads and writes.
   tf::i64 read = sequence, conv_read = sequence, conv_write = sequence;
-  tf::i64 window = sizes.history - (TF_TAPS - 1);
+  tf::i32 window = sizes.history - (TF_TAPS - 1);
   if (read_index) {
     read = conv_read = slot_of(sizes, index_at(read_index, read_strides, sequence, 0));
     conv_write = slot_of(sizes, index_at(write_index, write_strides, sequence, 0));
     if (sizes.speculative && read >= 0) {
-      window = index_at(accepted, accepted_strides, sequence, 0) - 1;
-      const bool fits = window >= 0 && window < sizes.index_columns &&
-                        window + TF_TAPS - 1 <= sizes.history;
+      const tf::i64 count = index_at(accepted, accepted_strides, sequence, 0);
+      const bool fits = count >= 1 && count <= sizes.index_columns &&
+                        count + TF_TAPS - 2 <= sizes.history;
+      window = static_cast<tf::i32>(count) - 1;
       read = fits ? slot_of(sizes, index_at(read_index, read_strides, sequence, window)) : -1;
     }
   }
@@ -249,15 +252,15 @@ void gdn_decode_step(Row* out, const Row* qkv, const Row* z_rows, const Row* b_r
       TF_UNROLL for (int i = 0; i < kPerLane; ++i) {
         const int c = i * kNormLanes + vector_lane;
         if (c >= place.count) continue;
-        const tf::i64 channel = (place.channel + c) * sizes.conv_channel;
+        const int channel = (place.channel + c) * sizes.conv_channel;
         if (sizes.speculative) {
           TF_UNROLL for (int w = 0; w < TF_TAPS - 2; ++w) {
             target[channel + w * sizes.conv_column] = taps[i][w + 2];
           }
           continue;
         }
-        for (tf::i64 column = 0; column < sizes.history - (TF_TAPS - 1); ++column) {
-          const tf::i64 from = column + tokens;
+        for (int column = 0; column < sizes.history - (TF_TAPS - 1); ++column) {
+          const int from = column + tokens;
           target[channel + column * sizes.conv_column] =
               from < sizes.history
                   ? history[channel + from * sizes.conv_column]
@@ -347,11 +350,8 @@ void gdn_decode_step(Row* out, const Row* qkv, const Row* z_rows, const Row* b_r
         q[e] = inside ? token[key] : 0.0f;
         k[e] = inside ? token[TF_K + key] : 0.0f;
       }
-      float kq = 0.0f, with_k[kValues], with_q[kValues], value[kValues];
-      TF_UNROLL for (int v = 0; v < kValues; ++v) {
-        with_k[v] = with_q[v] = 0.0f;
-        value[v] = token[kCore + value_at + v];
-      }
+      float kq = 0.0f, with_k[kValues], with_q[kValues];
+      TF_UNROLL for (int v = 0; v < kValues; ++v) with_k[v] = with_q[v] = 0.0f;
       TF_UNROLL for (int e = 0; e < kKeys; ++e) {
         kq = tf::fma(k[e], q[e], kq);
         TF_UNROLL for (int v = 0; v < kValues; ++v) {
@@ -363,15 +363,15 @@ void gdn_decode_step(Row* out, const Row* qkv, const Row* z_rows, const Row* b_r
       const float decay = token[kDecay + group];
       const float beta = token[kDecay + TF_G + group];
       TF_UNROLL for (int v = 0; v < kValues; ++v) {
-        with_k[v] = tf::subgroup_sum<kLanes>(with_k[v]);
+        // One lane adds the value, because it is the one that puts the core in its place below.
+        const float value = lane == 0 && place.valid ? token[kCore + value_at + v] : 0.0f;
+        const float delta = beta * tf::subgroup_sum<kLanes>(tf::fma(-decay, with_k[v], value));
         with_q[v] = tf::subgroup_sum<kLanes>(with_q[v]);
-        const float delta = beta * (value[v] - decay * with_k[v]);
         TF_UNROLL for (int e = 0; e < kKeys; ++e) {
           tile[e][v] = tf::fma(delta, k[e], decay * tile[e][v]);
         }
         with_q[v] = tf::fma(delta, kq, decay * with_q[v]);
       }
-      // The core takes the value's place: all lanes had read it when they exchanged their sums.
       if (lane == 0 && place.valid) {
         TF_UNROLL for (int v = 0; v < kValues; ++v) token[kCore + value_at + v] = with_q[v];
       }
