@@ -133,7 +133,7 @@ class Worker {
   template <class Each>
   void for_each_part(const Run& run, std::int64_t head, std::int64_t sequence, std::int64_t token,
                      const Each& each) const {
-    const RowLayouts& rows = *p_.layouts;
+    const RowLayouts& rows = p_.layouts;
     const Place& place = run.segment == 0 ? rows.q : run.segment == 1 ? rows.k : rows.v;
     const bool is_value = run.segment == 2;
     const std::int64_t V = p_.heads.V;
@@ -254,8 +254,8 @@ class Worker {
         const Strided first = in_row(place, head, 0, sequence, t);
         kernels_.widen[row_code_](first.data, place.group, to, G);
       };
-      widen(p_.layouts->b, beta);
-      widen(p_.layouts->a, a.data());
+      widen(p_.layouts.b, beta);
+      widen(p_.layouts.a, a.data());
       for (std::int64_t g = 0; g < G; ++g) {
         const std::size_t i = index(g);
         beta[g] = 1 / (1 + std::exp(-beta[g]));
@@ -299,7 +299,7 @@ class Worker {
         float* const core = &core_[index((t * G + g) * values_)];
         round_as_stored(core, V);
         if (p_.norm_weight != nullptr) {
-          const Strided z = in_row(*p_.layouts->z, head, g, sequence, t);
+          const Strided z = in_row(*p_.layouts.z, head, g, sequence, t);
           kernels_.widen[row_code_](z.data, z.stride, gate_.data(), V);
           kernels_.gated_norm(
               {core, norm_weight_.data(), gate_.data(), core, static_cast<float>(p_.norm_eps),

@@ -21,7 +21,7 @@ const Operator& gdn_decode_operator() {
         "float? norm_eps=None, str? gate_activation=None) -> Tensor";
     description.contract = Contract::parse(
         "qkvz: f32|f16|bf16 [rows.., columns] rows-strided; "
-        "ba: like qkvz [rows.., ba_columns] rows-strided optional; "
+        "ba: like qkvz [rows.., ba_columns] strided optional; "
         "conv_state: like qkvz [slots, channels, history] strided mutated; "
         "state: f32|f16|bf16 [slots, HV, state_rows, state_columns] strided mutated; "
         "conv_weight: like qkvz [channels, width] strided; "
@@ -39,7 +39,7 @@ const Operator& gdn_decode_operator() {
         "ba_layout: text optional; "
         "z: like qkvz [rows.., z_columns] rows-strided optional; "
         "z_layout: text optional; "
-        "a: like qkvz [rows.., a_columns] rows-strided optional; "
+        "a: like qkvz [rows.., a_columns] strided optional; "
         "a_layout: text optional; "
         "state_indices: i32|i64 [indices..] strided optional; "
         "write_indices: i32|i64 [indices..] strided optional; "

@@ -178,9 +178,9 @@ std::int32_t stride_or_zero(const TensorView* tensor) {
 }
 
 void add_parameters(const Problem& p, KernelParameters& parameters) {
-  const RowTensor z = p.layouts->z ? p.layouts->z->tensor : kRowQkvz;
-  const RowTensor b = p.layouts->b.tensor;
-  const RowTensor a = p.layouts->a.tensor;
+  const RowTensor z = p.layouts.z ? p.layouts.z->tensor : kRowQkvz;
+  const RowTensor b = p.layouts.b.tensor;
+  const RowTensor a = p.layouts.a.tensor;
   const auto row_data = [&](RowTensor tensor) { return data_of(p.rows[tensor].view); };
   parameters.add(p.out->data);
   parameters.add(row_data(kRowQkvz));
@@ -243,7 +243,7 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
 
   Launch& launch = plan.add();
   launch.kernel = kKernel;
-  launch.variant = variant_of(choice, *p.layouts);
+  launch.variant = variant_of(choice, p.layouts);
   launch.grid = {static_cast<std::uint32_t>(p.batch * p.heads.H), 1, 1};
   launch.block = {kThreads, 1, 1};
   launch.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p.heads, p.tokens));

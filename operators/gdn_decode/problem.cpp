@@ -82,14 +82,20 @@ void check_rows(const Call& call, Problem& p) {
 
   LayoutTexts texts;
   for (std::size_t t = 0; t < kRowTensors; ++t) texts[t] = text_or_none(call, kLayouts[t]);
-  p.layouts = &row_layouts(texts, p.heads);
+  p.layouts = row_layouts(texts, p.heads);
   for (std::uint8_t t = 0; t < kRowTensors; ++t) {
     const TensorView* view = tensor_or_null(call, kTensors[t]);
     if (view == nullptr) continue;
-    if (view->sizes.back() != p.layouts->columns[t]) {
+    if (view->sizes.back() != p.layouts.columns[t]) {
       refuse_columns(static_cast<RowTensor>(t), *texts[t], p.heads, view->sizes.back());
     }
     p.rows[t] = {view, stride_of(*view, 0), rank == 3 ? stride_of(*view, 1) : 0};
+  }
+  for (Place* place : {&p.layouts.b, &p.layouts.a}) {
+    const std::int64_t step = stride_of(*p.rows[place->tensor].view, rank - 1);
+    place->base *= step;
+    place->head *= step;
+    place->group *= step;
   }
 }
 
@@ -102,7 +108,7 @@ void check_norm(const Call& call, Problem& p) {
     }
     return;
   }
-  if (!p.layouts->z) {
+  if (!p.layouts.z) {
     fail("norm_weight is given, and no layout names z, which gates the norm. Name it in the layout "
          "of the rows that hold it, or pass z and z_layout.");
   }

@@ -43,7 +43,7 @@ struct Problem {
   std::int64_t taps = 4;     ///< W: of the convolution.
   std::int64_t history = 3;  ///< Columns of conv_state, at least W - 1.
 
-  const RowLayouts* layouts = nullptr;
+  RowLayouts layouts;  ///< Strides between columns, where a tensor has them, multiplied in.
   struct Row {
     const TensorView* view = nullptr;
     std::int64_t batch_stride = 0, token_stride = 0;
