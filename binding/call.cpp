@@ -164,7 +164,9 @@ void check_on_host(const Operator& op, std::span<const Argument> arguments) {
     if (view == nullptr || (view->dtype != DType::i32 && view->dtype != DType::i64)) continue;
     const auto options =
         at::TensorOptions().dtype(scalar_type_of(view->dtype)).device(torch_device(view->device));
-    const auto list = [](std::span<const std::int64_t> s) { return at::IntArrayRef(s.data(), s.size()); };
+    const auto list = [](std::span<const std::int64_t> s) {
+      return at::IntArrayRef(s.data(), s.size());
+    };
     const at::Tensor& copy = copies.emplace_back(
         at::from_blob(view->data, list(view->sizes), list(view->strides), options).cpu());
     view->data = copy.data_ptr();
@@ -239,7 +241,8 @@ void refuse_gradient(const Operator& op, std::span<const at::Tensor* const> tens
 
 void bump_versions(const Operator& op, std::span<const at::Tensor* const> tensors) {
   const auto is_written = [&](std::size_t i) {
-    return tensors[i] != nullptr && tensors[i]->defined() && op.contract.arguments()[i].is_mutated();
+    return tensors[i] != nullptr && tensors[i]->defined() &&
+           op.contract.arguments()[i].is_mutated();
   };
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!is_written(i) || !tensors[i]->is_inference() || c10::InferenceMode::is_enabled()) continue;
@@ -250,7 +253,8 @@ void bump_versions(const Operator& op, std::span<const at::Tensor* const> tensor
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     // An inference tensor has no version.
-    if (is_written(i) && !tensors[i]->is_inference()) tensors[i]->unsafeGetTensorImpl()->bump_version();
+    if (is_written(i) && !tensors[i]->is_inference())
+      tensors[i]->unsafeGetTensorImpl()->bump_version();
   }
 }
 

@@ -152,8 +152,7 @@ Registration::Registration(const Operator& op)
   // itself.
   c10::FunctionSchema schema = torch::schema(op.schema.c_str());
   compare(op, schema);
-  library_.def(std::move(schema),
-               {at::Tag::pt2_compliant_tag, at::Tag::needs_fixed_stride_order});
+  library_.def(std::move(schema), {at::Tag::pt2_compliant_tag, at::Tag::needs_fixed_stride_order});
   // Last: if PyTorch refuses the schema, the name stays free.
   register_operator(op);
 }

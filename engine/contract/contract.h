@@ -122,7 +122,7 @@ class Contract {
   ///       "layout": "rows-strided", "mutated": false, "alignment": 1},
   ///      {"name": "approximate", "optional": false, "kind": "string", "values": ["tanh", "none"]},
   ///      {..., "kind": "int", "low": 0, "high": null},      both included, null: no limit; with
-///                                             "symbol": "heads" if it is a size
+  ///                                             "symbol": "heads" if it is a size
   ///      {..., "kind": "float", "range": {"low": 0, "low_open": false, "high": null,
   ///                                       "high_open": true}},      or null: any value
   ///      {..., "kind": "bool"}, {..., "kind": "text"}],

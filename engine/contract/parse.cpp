@@ -29,7 +29,9 @@ bool contains(const std::vector<std::size_t>& items, std::size_t item) {
 
 class ContractParser {
  public:
-  explicit ContractParser(std::string_view text) : scanner_("contract", text) { contract_.text_ = text; }
+  explicit ContractParser(std::string_view text) : scanner_("contract", text) {
+    contract_.text_ = text;
+  }
 
   Contract parse() {
     do {

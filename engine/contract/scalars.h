@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include <truefuse/core/scanner.h>
 #include <truefuse/core/json.h>
+#include <truefuse/core/scanner.h>
 
 namespace truefuse {
 

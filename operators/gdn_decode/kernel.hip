@@ -5,18 +5,20 @@
 // shifted in place without a race. The tokens of a call are walked inside the block, and the state
 // is read and written once for all of them.
 //
-//   before the barrier   subgroups of 32 lanes each take one query, key or value vector of the block:
+//   before the barrier   subgroups of 32 lanes each take one query, key or value vector of the
+//   block:
 //                        convolution, SiLU and q/k norm of every token, into shared memory
-//   then                 subgroups of 8 lanes each take a unit of the state: a row of one value (the
+//   then                 subgroups of 8 lanes each take a unit of the state: a row of one value
+//   (the
 //                        state is [V, K]) or a few columns of values (it is [K, V]). A lane holds
 //                        every eighth part of the keys. The next unit's loads are under way while
 //                        this one is computed
 //   after a barrier      subgroups of 32 lanes each take one value head of one token: norm and gate
 //
-// Constants: TF_H, TF_G, TF_K, TF_V, TF_TAPS; element types (0 f32, 1 f16, 2 bf16) TF_ROW, TF_STATE,
-// TF_A_LOG, TF_DT_BIAS, TF_NORM (-1: no norm); TF_KEYS_LAST, TF_VECTOR (elements of the state in one
-// access), TF_TRANSFORMERS (rounding), TF_SIGMOID; and where the segments of the rows are:
-// TF_<segment>_BASE, _HEAD, _GROUP, _INNER for Q, K, V, Z, B and A.
+// Constants: TF_H, TF_G, TF_K, TF_V, TF_TAPS; element types (0 f32, 1 f16, 2 bf16) TF_ROW,
+// TF_STATE, TF_A_LOG, TF_DT_BIAS, TF_NORM (-1: no norm); TF_KEYS_LAST, TF_VECTOR (elements of the
+// state in one access), TF_TRANSFORMERS (rounding), TF_SIGMOID; and where the segments of the rows
+// are: TF_<segment>_BASE, _HEAD, _GROUP, _INNER for Q, K, V, Z, B and A.
 
 #include "truefuse/device.h"
 
@@ -41,7 +43,7 @@ using DtBias = TypeOf<TF_DT_BIAS>::type;
 using Norm = TypeOf<TF_NORM>::type;
 
 constexpr int kThreads = 256;
-constexpr int kLanes = 8;      // Share a unit of the state.
+constexpr int kLanes = 8;       // Share a unit of the state.
 constexpr int kNormLanes = 32;  // Share a vector.
 constexpr int kChannels = TF_K > TF_V ? TF_K : TF_V;
 constexpr int kPerLane = (kChannels + kNormLanes - 1) / kNormLanes;
@@ -93,8 +95,8 @@ struct RowStrides {
   tf::i32 token;
 };
 
-// What changes from call to call; see problem.h. Strides are in elements. Offsets from the beginning
-// of a slot or a row fit in 32 bits; those of slots need not.
+// What changes from call to call; see problem.h. Strides are in elements. Offsets from the
+// beginning of a slot or a row fit in 32 bits; those of slots need not.
 struct Sizes {
   tf::i64 slots, state_slot, conv_slot;
   tf::i32 history, tokens;
@@ -197,8 +199,8 @@ void gdn_decode_step(Row* out, const Row* qkv, const Row* z_rows, const Row* b_r
     conv_write = slot_of(sizes, index_at(write_index, write_strides, sequence, 0));
     if (sizes.speculative && read >= 0) {
       const tf::i64 count = index_at(accepted, accepted_strides, sequence, 0);
-      const bool fits = count >= 1 && count <= sizes.index_columns &&
-                        count + TF_TAPS - 2 <= sizes.history;
+      const bool fits =
+          count >= 1 && count <= sizes.index_columns && count + TF_TAPS - 2 <= sizes.history;
       window = static_cast<tf::i32>(count) - 1;
       read = fits ? slot_of(sizes, index_at(read_index, read_strides, sequence, window)) : -1;
     }
@@ -235,8 +237,7 @@ void gdn_decode_step(Row* out, const Row* qkv, const Row* z_rows, const Row* b_r
       if (c >= place.count) continue;
       const int channel = place.channel + c;
       TF_UNROLL for (int w = 0; w < TF_TAPS - 1; ++w) {
-        taps[i][w + 1] =
-            history[channel * sizes.conv_channel + (window + w) * sizes.conv_column];
+        taps[i][w + 1] = history[channel * sizes.conv_channel + (window + w) * sizes.conv_column];
       }
       TF_UNROLL for (int w = 0; w < TF_TAPS; ++w) {
         weights[i][w] =
@@ -262,10 +263,9 @@ void gdn_decode_step(Row* out, const Row* qkv, const Row* z_rows, const Row* b_r
         for (int column = 0; column < sizes.history - (TF_TAPS - 1); ++column) {
           const int from = column + tokens;
           target[channel + column * sizes.conv_column] =
-              from < sizes.history
-                  ? history[channel + from * sizes.conv_column]
-                  : qkv_row[(from - sizes.history) * qkv_strides.token + place.base +
-                            c * place.stride];
+              from < sizes.history ? history[channel + from * sizes.conv_column]
+                                   : qkv_row[(from - sizes.history) * qkv_strides.token +
+                                             place.base + c * place.stride];
         }
       }
     }
@@ -280,8 +280,8 @@ void gdn_decode_step(Row* out, const Row* qkv, const Row* z_rows, const Row* b_r
         TF_UNROLL for (int w = 0; w < TF_TAPS - 1; ++w) taps[i][w] = taps[i][w + 1];
         taps[i][TF_TAPS - 1] = qkv_row[t * qkv_strides.token + place.base + c * place.stride];
         if (sizes.speculative && conv_write >= 0) {
-          target[(place.channel + c) * sizes.conv_channel +
-                 (TF_TAPS - 2 + t) * sizes.conv_column] = taps[i][TF_TAPS - 1];
+          target[(place.channel + c) * sizes.conv_channel + (TF_TAPS - 2 + t) * sizes.conv_column] =
+              taps[i][TF_TAPS - 1];
         }
         float y = bias[i];
         TF_UNROLL for (int w = 0; w < TF_TAPS; ++w) {
@@ -411,9 +411,8 @@ void gdn_decode_step(Row* out, const Row* qkv, const Row* z_rows, const Row* b_r
       squares = tf::fma(value, value, squares);
     }
     const float factor =
-        TF_NORM < 0
-            ? 1.0f
-            : tf::rsqrt(tf::subgroup_sum<kNormLanes>(squares) / TF_V + sizes.norm_eps);
+        TF_NORM < 0 ? 1.0f
+                    : tf::rsqrt(tf::subgroup_sum<kNormLanes>(squares) / TF_V + sizes.norm_eps);
     if (!valid) continue;
     for (int c = vector_lane; c < TF_V; c += kNormLanes) {
       float value = stored(core[c]);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kKernel = "gdn_decode_step";
 constexpr std::uint32_t kThreads = 256;
-constexpr std::int64_t kLanes = 8;               // Share a unit of the state; see kernel.hip.
+constexpr std::int64_t kLanes = 8;                 // Share a unit of the state; see kernel.hip.
 constexpr std::int64_t kMostElementsPerLane = 32;  // Of a state [K, V], in registers.
 constexpr std::int64_t kAccessBytes = 16;
 constexpr std::int64_t kMost32 = (std::int64_t{1} << 31) - 1;
@@ -204,15 +204,14 @@ void add_parameters(const Problem& p, KernelParameters& parameters) {
   const auto stride = [](const TensorView& tensor, std::size_t dimension) {
     return narrow(stride_of(tensor, dimension), "a stride");
   };
-  parameters.add(Sizes{p.slots, stride_of(*p.state, 0), stride_of(*p.conv_state, 0),
-                       narrow(p.history, "the history"), narrow(p.tokens, "the number of tokens"),
-                       stride(*p.conv_state, 1), stride(*p.conv_state, 2), stride(*p.conv_weight, 0),
-                       stride(*p.conv_weight, 1), stride_or_zero(p.conv_bias),
-                       stride_or_zero(p.a_log), stride_or_zero(p.dt_bias),
-                       stride_or_zero(p.norm_weight), p.speculative ? 1 : 0,
-                       p.zero_is_padding ? 1 : 0,
-                       narrow(p.index_columns, "the number of columns of state_indices"),
-                       static_cast<float>(p.norm_eps)});
+  parameters.add(Sizes{
+      p.slots, stride_of(*p.state, 0), stride_of(*p.conv_state, 0),
+      narrow(p.history, "the history"), narrow(p.tokens, "the number of tokens"),
+      stride(*p.conv_state, 1), stride(*p.conv_state, 2), stride(*p.conv_weight, 0),
+      stride(*p.conv_weight, 1), stride_or_zero(p.conv_bias), stride_or_zero(p.a_log),
+      stride_or_zero(p.dt_bias), stride_or_zero(p.norm_weight), p.speculative ? 1 : 0,
+      p.zero_is_padding ? 1 : 0, narrow(p.index_columns, "the number of columns of state_indices"),
+      static_cast<float>(p.norm_eps)});
 }
 
 }  // namespace
@@ -261,9 +260,11 @@ std::vector<Operator::NamedVariant> variants() {
   };
   std::vector<Operator::NamedVariant> all;
   const auto add = [&](const Rows& rows, const Choice& choice, const std::string& label) {
-    const RowLayouts& layouts = row_layouts({rows.qkvz, rows.ba, std::nullopt, std::nullopt}, choice.heads);
+    const RowLayouts& layouts =
+        row_layouts({rows.qkvz, rows.ba, std::nullopt, std::nullopt}, choice.heads);
     Operator::NamedVariant named;
-    named.label = std::string(rows.name) + " HV" + std::to_string(choice.heads.H * choice.heads.G) + label;
+    named.label =
+        std::string(rows.name) + " HV" + std::to_string(choice.heads.H * choice.heads.G) + label;
     named.kernel = kKernel;
     named.variant = variant_of(choice, layouts);
     named.shown = all.size() < 4;

@@ -32,7 +32,8 @@ class OnGpu:
         self.conv = problem.window.cuda()
         self.state = state.contiguous().cuda()
         self.weights = [
-            None if t is None else t.cuda() for t in (w.conv, w.conv_bias, w.A_log, w.dt_bias, w.norm)
+            None if t is None else t.cuda()
+            for t in (w.conv, w.conv_bias, w.A_log, w.dt_bias, w.norm)
         ]
 
     def __call__(self, **more):
@@ -90,7 +91,9 @@ def test_tokens_in_one_call_or_in_several():
 def pool(gpu, slots, size):
     """The sequences' states in `slots` of a pool, the rest filled with NaN."""
     conv = torch.full((size, *gpu.conv.shape[1:]), torch.nan, device="cuda", dtype=gpu.conv.dtype)
-    state = torch.full((size, *gpu.state.shape[1:]), torch.nan, device="cuda", dtype=gpu.state.dtype)
+    state = torch.full(
+        (size, *gpu.state.shape[1:]), torch.nan, device="cuda", dtype=gpu.state.dtype
+    )
     conv[slots], state[slots] = gpu.conv, gpu.state
     return conv, state
 
@@ -209,7 +212,10 @@ def test_late_check_reads_the_indices(monkeypatch):
     monkeypatch.setenv("TRUEFUSE_CHECK", "1")
     gpu = OnGpu(Problem(batch=2, K=64, V=64))
     before = gpu.state.clone()
-    for indices, words in [([0, 5], r"state_indices\[1\] is 5; the pool has 2"), ([1, 1], "written twice")]:
+    for indices, words in [
+        ([0, 5], r"state_indices\[1\] is 5; the pool has 2"),
+        ([1, 1], "written twice"),
+    ]:
         tensor = torch.tensor(indices, device="cuda")
         with pytest.raises(RuntimeError, match=words):
             gpu(state_indices=tensor, padding="negative")

@@ -75,10 +75,11 @@ const truefuse::Operator& accumulate() {
 }
 
 #ifdef TYPED
-const auto registration = truefuse::binding::Registration::typed<
-    accumulate, cpu,
-    at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
-               std::int64_t)>();
+const auto registration =
+    truefuse::binding::Registration::typed<accumulate, cpu,
+                                           at::Tensor(const at::Tensor&, const at::Tensor&,
+                                                      const std::optional<at::Tensor>&,
+                                                      std::int64_t)>();
 #else
 const auto registration = truefuse::binding::Registration::boxed(accumulate(), cpu);
 #endif

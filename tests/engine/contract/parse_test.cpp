@@ -30,7 +30,7 @@ void expect_failure(std::string marked, const std::string& sentence) {
 }
 
 const std::string kDtypes = "f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, i16, i8, u8, bool, c64";
-const std::string kSpecs = kDtypes + ", c128, like NAME, \"text\"|..., int, float or bool";
+const std::string kSpecs = kDtypes + ", c128, like NAME, \"text\"|..., text, int, float or bool";
 const std::string kLayoutWords = "a layout (contiguous, rows-strided or strided)";
 const std::string kAfterTensor = "optional, mutated, aligned(BYTES), ';', '->' or the end";
 
@@ -227,6 +227,9 @@ TEST(ContractParseErrors, Outputs) {
   expect_failure("x: f32 [n] strided -> out: @int",
                  "expected " + kDtypes + ", c128 or like NAME, found 'int'");
   expect_failure("x: f32 [n] strided -> out: f32 [n] @strided", "an output is contiguous");
+  expect_failure("x: f32 [n] strided; d: int = d optional -> out: f32 [@d] contiguous",
+                 "d is not bound by an earlier argument that is always given");
+  expect_failure("x: f32 [rows..] strided; d: int = @rows", "rows is a pack: write rows..");
   expect_failure("x: f32 [n] strided -> out: f32 [n] contiguous @optional",
                  "expected ';' or the end, found 'optional'");
   expect_failure("x: f32 [n] strided -> out: f32 [n] contiguous @-> b",

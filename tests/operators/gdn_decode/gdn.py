@@ -87,7 +87,6 @@ class Problem:
     def packed(self, layout: str, rows: Any = None) -> tuple[Tensor, Tensor]:
         """qkvz and ba, by reshaping and joining as the models' own code does it backwards."""
         r = self.rows if rows is None else rows
-        lead = r.b.shape[:2]
         if layout == "flat":
             parts = [r.q, r.k, r.v, r.z]
             return torch.cat([p.flatten(2) for p in parts], 2), torch.cat([r.b, r.a], 2)

@@ -135,20 +135,20 @@ class Call {
     list[gdn_decode::kHeadKDim] = s.K;
     list[gdn_decode::kHeadVDim] = s.V;
     list[gdn_decode::kRounding] = std::string_view("fp32");
-    list[gdn_decode::kBaLayout] =
-        std::string_view(s.flat ? "b=H G | a=H G" : "H (b=G | a=G)");
+    list[gdn_decode::kBaLayout] = std::string_view(s.flat ? "b=H G | a=H G" : "H (b=G | a=G)");
     list[gdn_decode::kStateIndices] = if_given(!s.indices.empty(), indices);
     list[gdn_decode::kWriteIndices] = if_given(!s.write_indices.empty(), write_indices);
     list[gdn_decode::kNumAccepted] = if_given(!s.accepted.empty(), accepted);
     if (!s.indices.empty()) list[gdn_decode::kPadding] = s.padding;
     if (s.norm) list[gdn_decode::kNormEps] = 1e-6;
-    if (s.norm) list[gdn_decode::kGateActivation] = std::string_view(s.sigmoid ? "sigmoid" : "silu");
+    if (s.norm)
+      list[gdn_decode::kGateActivation] = std::string_view(s.sigmoid ? "sigmoid" : "silu");
     return list;
   }
 
   std::vector<Memory*> all() {
-    return {&qkvz, &ba, &conv, &state, &weight, &bias, &a_log, &dt_bias,
-            &norm_weight, &indices, &write_indices, &accepted, &out};
+    return {&qkvz,    &ba,          &conv,    &state,         &weight,   &bias, &a_log,
+            &dt_bias, &norm_weight, &indices, &write_indices, &accepted, &out};
   }
 
   // Elements by the formulas of the two models.
@@ -168,8 +168,8 @@ class Call {
   }
   double gate(char segment, std::int64_t b, std::int64_t t, std::int64_t n) const {
     const std::int64_t h = n / s.G, j = n % s.G;
-    const std::int64_t column = segment == 'b' ? (s.flat ? n : 2 * s.G * h + j)
-                                               : (s.flat ? HV + n : 2 * s.G * h + s.G + j);
+    const std::int64_t column =
+        segment == 'b' ? (s.flat ? n : 2 * s.G * h + j) : (s.flat ? HV + n : 2 * s.G * h + s.G + j);
     return ba.get((b * s.tokens + t) * 2 * HV + column);
   }
   /// The raw input of a channel.
@@ -228,15 +228,16 @@ struct Expected {
         double y = s.conv_bias ? c.bias.get(ch) : 0;
         for (std::int64_t w = 0; w < s.taps; ++w) {
           const std::int64_t i = t + w - (s.taps - 1);
-          const double x = i >= 0 ? c.input(b, i, ch)
-                                  : c.conv.was(c.conv_at(conv_read, ch, window + t + w));
+          const double x =
+              i >= 0 ? c.input(b, i, ch) : c.conv.was(c.conv_at(conv_read, ch, window + t + w));
           y += c.weight.get(ch * s.taps + w) * x;
         }
         u[static_cast<std::size_t>(ch)] = y / (1 + std::exp(-y));
       }
       const auto unit = [&](std::int64_t first) {
         double sum = 1e-6;
-        for (std::int64_t k = 0; k < s.K; ++k) sum += std::pow(u[static_cast<std::size_t>(first + k)], 2);
+        for (std::int64_t k = 0; k < s.K; ++k)
+          sum += std::pow(u[static_cast<std::size_t>(first + k)], 2);
         std::vector<double> x;
         for (std::int64_t k = 0; k < s.K; ++k) {
           x.push_back(u[static_cast<std::size_t>(first + k)] / std::sqrt(sum));
@@ -247,7 +248,8 @@ struct Expected {
         const std::vector<double> q = unit(n / s.G * s.K), key = unit((s.H + n / s.G) * s.K);
         const double beta = 1 / (1 + std::exp(-c.gate('b', b, t, n)));
         const double x = c.gate('a', b, t, n) + c.dt_bias.get(n);
-        const double decay = std::exp(-std::exp(c.a_log.get(n)) * (x > 20 ? x : std::log1p(std::exp(x))));
+        const double decay =
+            std::exp(-std::exp(c.a_log.get(n)) * (x > 20 ? x : std::log1p(std::exp(x))));
         std::vector<double> core;
         double squares = 0;
         for (std::int64_t v = 0; v < s.V; ++v) {

@@ -39,7 +39,8 @@ void run(Call& call, int wave, const std::vector<std::string>& sanitizers = kMem
   std::vector<sim::HostRange> ranges;
   for (Memory* memory : call.all()) {
     const bool is_written = memory == &call.conv || memory == &call.state || memory == &call.out;
-    if (!memory->bytes.empty()) ranges.push_back({memory->bytes.data(), memory->bytes.size(), is_written});
+    if (!memory->bytes.empty())
+      ranges.push_back({memory->bytes.data(), memory->bytes.size(), is_written});
   }
   const sim::SimOutcome outcome =
       sim::run(executable(plan.launches[0], wave, sanitizers), plan.launches[0], ranges, options);
@@ -66,8 +67,9 @@ void expect_state(const Call& call, std::int64_t slot, const std::vector<double>
     for (std::int64_t k = 0; k < s.K; ++k)
       for (std::int64_t v = 0; v < s.V; ++v) {
         const double want = expected[static_cast<std::size_t>((n * s.K + k) * s.V + v)];
-        ASSERT_NEAR(call.state.get(call.state_at(slot, n, k, v)), want,
-                    (1e-5 + static_cast<double>(s.tokens) * unit_roundoff(s.state)) * (1 + std::abs(want)))
+        ASSERT_NEAR(
+            call.state.get(call.state_at(slot, n, k, v)), want,
+            (1e-5 + static_cast<double>(s.tokens) * unit_roundoff(s.state)) * (1 + std::abs(want)))
             << "slot " << slot << " head " << n << " key " << k << " value " << v;
       }
 }
@@ -79,7 +81,8 @@ void expect_untouched(const Call& call, const std::vector<std::int64_t>& written
     for (std::int64_t i = 0; i < call.s.slots; ++i) {
       if (std::find(written.begin(), written.end(), i) != written.end()) continue;
       const auto first = static_cast<std::size_t>(i) * slot;
-      EXPECT_EQ(std::memcmp(&memory->bytes[first], &memory->before[first], slot), 0) << "slot " << i;
+      EXPECT_EQ(std::memcmp(&memory->bytes[first], &memory->before[first], slot), 0)
+          << "slot " << i;
     }
   }
 }
@@ -217,8 +220,8 @@ TEST(GdnDecodeSimulated, SpeculativeTokensKeepTheStateAfterEach) {
     }
     for (std::int64_t c = 0; c < call.C; ++c) {
       for (std::int64_t w = 0; w < 5; ++w) {
-        const double want = w < 2 ? call.conv.was(call.conv_at(first, c, window + 1 + w))
-                                  : call.input(b, w - 2, c);
+        const double want =
+            w < 2 ? call.conv.was(call.conv_at(first, c, window + 1 + w)) : call.input(b, w - 2, c);
         ASSERT_EQ(call.conv.get(call.conv_at(first, c, w)), want);
       }
     }

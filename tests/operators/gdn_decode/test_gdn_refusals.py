@@ -36,11 +36,20 @@ def test_columns_that_the_layout_does_not_have():
         ({"ba_layout": "H (b=G | z=G)"}, "names z, which qkvz_layout has named already"),
         ({"ba_layout": "H (b=G | b=G)"}, "ba_layout: .*a segment b already"),
         ({"qkvz_layout": "H (q=K | k=K | v=V | z=G V)"}, r"holds 16 elements of v .*there are 48"),
-        ({"qkvz_layout": "H (q=V | k=K | v=G V | z=G V)"}, "gives q an axis V; its axes are H and K"),
-        ({"qkvz_layout": "H (q=K | k=K | v=G V | z=G V"}, r"expected .*found the end\.\n(.*\n) +\^"),
+        (
+            {"qkvz_layout": "H (q=V | k=K | v=G V | z=G V)"},
+            "gives q an axis V; its axes are H and K",
+        ),
+        (
+            {"qkvz_layout": "H (q=K | k=K | v=G V | z=G V"},
+            r"expected .*found the end\.\n(.*\n) +\^",
+        ),
         ({"qkvz_layout": "q=K/4 H K%4 | k=H K | v=HV V | z=HV V"}, "splits the axis K of q"),
         ({"qkvz_layout": "N (q=K | k=K | v=G V | z=G V)"}, "the size N is not given"),
-        ({"qkvz_layout": "H (q=K | k=K | v=G V | _=G V)"}, "no layout names z, which gates the norm"),
+        (
+            {"qkvz_layout": "H (q=K | k=K | v=G V | _=G V)"},
+            "no layout names z, which gates the norm",
+        ),
         ({"ba_layout": None}, "ba is given, and ba_layout is not"),
         ({"z_layout": "z=HV V"}, "z_layout is given, and z is not"),
         ({"norm_eps": None}, "norm_weight is given, and norm_eps is not"),
@@ -54,8 +63,14 @@ def test_columns_that_the_layout_does_not_have():
         ({"num_k_heads": 4}, "num_v_heads is 6; it must be a multiple of num_k_heads, 4"),
         ({"rounding": "bf16"}, 'rounding is "bf16"'),
         ({"state_layout": "[HV,K,V]"}, r'must be \[2, 6, 16, 8\]\. Is it "\[HV,V,K\]"\?'),
-        ({"write_indices": torch.tensor([0, 1])}, "write_indices are given, and state_indices are not"),
-        ({"num_accepted": torch.tensor([1, 1])}, "num_accepted is given; it needs state_indices of shape"),
+        (
+            {"write_indices": torch.tensor([0, 1])},
+            "write_indices are given, and state_indices are not",
+        ),
+        (
+            {"num_accepted": torch.tensor([1, 1])},
+            "num_accepted is given; it needs state_indices of shape",
+        ),
         ({"qkvz": torch.zeros(224).bfloat16()}, "ba is .*its leading dimensions"),
     ],
     ids=lambda value: str(next(iter(value.items())))[:50] if isinstance(value, dict) else "",
@@ -67,12 +82,24 @@ def test_arguments_that_do_not_fit(changes, words):
 def test_states_that_do_not_fit():
     problem = Problem()
     shape = (2, 6, 8, 16)
-    refused(problem, "state is float64; it must be float32, float16 or bfloat16", state=torch.zeros(shape).double())
+    refused(
+        problem,
+        "state is float64; it must be float32, float16 or bfloat16",
+        state=torch.zeros(shape).double(),
+    )
     refused(problem, "A_log has 6 elements; HV is 3", state=torch.zeros(2, 3, 8, 16))
     refused(problem, "must lie one after the other", state=torch.zeros(2, 6, 8, 32)[..., :16])
     refused(problem, "several elements are one", state=torch.zeros(1, 6, 8, 16).expand(shape))
-    refused(problem, "conv_state is float32; it must have the dtype of qkvz", conv_state=problem.window.float())
-    refused(problem, "conv_state holds 2 inputs of each channel; 4 taps need 3", conv_state=problem.window[..., 1:].clone())
+    refused(
+        problem,
+        "conv_state is float32; it must have the dtype of qkvz",
+        conv_state=problem.window.float(),
+    )
+    refused(
+        problem,
+        "conv_state holds 2 inputs of each channel; 4 taps need 3",
+        conv_state=problem.window[..., 1:].clone(),
+    )
     one_slot = torch.zeros(1, 6, 8, 16)
     refused(
         problem, "state has 1 slots for 2 sequences", state=one_slot, conv_state=problem.window[:1].clone()
@@ -95,7 +122,12 @@ def test_written_tensors_share_no_memory():
     conv = memory[:, 6 * 8 * 16 :].unflatten(1, (problem.channels, 3))
     problem.call(conv_state=conv, state=state)  # Side by side in one page is fine.
     overlap = memory[:, 6 * 8 * 16 - 8 : -8].unflatten(1, (problem.channels, 3))
-    refused(problem, "conv_state is written in place, and state overlaps", conv_state=overlap, state=state)
+    refused(
+        problem,
+        "conv_state is written in place, and state overlaps",
+        conv_state=overlap,
+        state=state,
+    )
     rows = problem.packed("flat")[0]
     both = torch.zeros(2 * problem.channels * 3)
     rows = both[: rows.numel()].view_as(rows).copy_(rows)

@@ -109,7 +109,9 @@ def test_bad_indices_raise_before_anything_is_written(indices, write, words):
 def test_reading_and_writing_different_slots():
     problem = Problem(batch=3)
     want, conv, state = problem.call()
-    pool = Pool(problem, [1, 2, 3], filler=float("nan"))  # A slot that is written need not be clean.
+    pool = Pool(
+        problem, [1, 2, 3], filler=float("nan")
+    )  # A slot that is written need not be clean.
     pool.before = pool.all_conv.clone(), pool.all_state.clone()
     out = pool.call(problem, [1, 2, 3], write_indices=torch.tensor([5, 2, -1], dtype=torch.int32))
     assert torch.equal(out, want)

@@ -21,7 +21,9 @@ def qwen():
     try:
         found = importlib.metadata.version("transformers")
     except importlib.metadata.PackageNotFoundError:
-        pytest.skip(f"transformers is not installed; these tests compare with transformers=={PINNED}")
+        pytest.skip(
+            f"transformers is not installed; these tests compare with transformers=={PINNED}"
+        )
     if found != PINNED:
         pytest.skip(f"transformers is {found}; its rounding points are known for {PINNED}")
     import transformers.models.qwen3_next.modeling_qwen3_next as module
@@ -132,7 +134,9 @@ def test_drift_over_successive_steps(rounding, slow):
     """Against float64 that steps on by itself. TRUEFUSE_FULL=1: 1024 steps of real size, each of
     which keeps the limit; else the errors of all steps are taken together, because a few elements
     scatter."""
-    problem = Problem(H=16 if FULL else 1, G=3, K=128, V=128, batch=1, norm=False, slow=slow, seed=3)
+    problem = Problem(
+        H=16 if FULL else 1, G=3, K=128, V=128, batch=1, norm=False, slow=slow, seed=3
+    )
     dtype = problem.dtype if rounding == "transformers" else None
     window, want = problem.window.clone(), problem.state.double()
     layouts = [("interleaved", "[HV,V,K]"), ("flat", "[HV,K,V]")]
@@ -146,7 +150,7 @@ def test_drift_over_successive_steps(rounding, slow):
         window, want = step.inputs[..., -3:], step.states[:, -1]
         for i, (layout, order) in enumerate(layouts):
             qkvz, ba = problem.packed(layout, rows)
-            out, conv, state = problem.call(
+            out, conv, _ = problem.call(
                 layout, *states[i], qkvz=qkvz, ba=ba, rounding=rounding, state_layout=order
             )
             assert out.isfinite().all() and torch.equal(conv, window)

@@ -8,7 +8,9 @@ HALF = 2.5e-3  # rounding the output to bfloat16
 TRANSPOSED = "[HV,K,V]"
 
 
-def assert_right(problem, layout="interleaved", rounding="fp32", state_layout="[HV,V,K]", **changes):
+def assert_right(
+    problem, layout="interleaved", rounding="fp32", state_layout="[HV,V,K]", **changes
+):
     out, conv, state = problem.call(layout, rounding=rounding, state_layout=state_layout, **changes)
     want = problem.expected(rounding)
     if state_layout == "[HV,V,K]":
@@ -31,7 +33,9 @@ def test_head_ratios(layout, groups, rounding):
 
 
 @pytest.mark.parametrize("state_layout", ["[HV,V,K]", TRANSPOSED])
-@pytest.mark.parametrize(("K", "V"), [(1, 1), (5, 3), (12, 40), (17, 130), (64, 33), (256, 8), (128, 128)])
+@pytest.mark.parametrize(
+    ("K", "V"), [(1, 1), (5, 3), (12, 40), (17, 130), (64, 33), (256, 8), (128, 128)]
+)
 def test_head_sizes(state_layout, K, V):
     assert_right(Problem(K=K, V=V, dtype=torch.float32), state_layout=state_layout)
 
@@ -40,7 +44,9 @@ def test_head_sizes(state_layout, K, V):
 @pytest.mark.parametrize("state_dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_dtypes(dtype, state_dtype):
     for state_layout in ("[HV,V,K]", TRANSPOSED):
-        assert_right(Problem(K=40, V=24, dtype=dtype, state_dtype=state_dtype), state_layout=state_layout)
+        assert_right(
+            Problem(K=40, V=24, dtype=dtype, state_dtype=state_dtype), state_layout=state_layout
+        )
 
 
 @pytest.mark.parametrize("other", [torch.float32, torch.float16, torch.bfloat16])
@@ -91,7 +97,10 @@ def test_rows_apart_or_all_in_one():
     want = problem.call("flat")
     r = problem.rows
     qkv = torch.cat([t.flatten(2) for t in (r.q, r.k, r.v)], 2)
-    words = problem.keywords("flat") | {"qkvz_layout": "q=H K | k=H K | v=HV V", "ba_layout": "b=HV"}
+    words = problem.keywords("flat") | {
+        "qkvz_layout": "q=H K | k=H K | v=HV V",
+        "ba_layout": "b=HV",
+    }
     words |= {"z": r.z.flatten(2), "z_layout": "z=HV V", "a": r.a, "a_layout": "a=H G"}
     apart = problem.call("flat", qkvz=qkv, ba=r.b, **words)
     everything = torch.cat([qkv, r.z.flatten(2), r.b, r.a, r.a], 2)
@@ -125,11 +134,16 @@ def test_rows_are_views_of_wider_rows():
     qkvz, ba = problem.packed("flat")
     wide = torch.cat([torch.ones_like(ba), qkvz, ba, qkvz], 2)
     at = ba.shape[2]
-    views = {"qkvz": wide[..., at : at + qkvz.shape[2]], "ba": wide[..., at + qkvz.shape[2] :][..., :at]}
+    views = {
+        "qkvz": wide[..., at : at + qkvz.shape[2]],
+        "ba": wide[..., at + qkvz.shape[2] :][..., :at],
+    }
     by_token = {"qkvz": qkvz.transpose(0, 1).contiguous().transpose(0, 1)}
     want = problem.call("flat")
     for rows in (views, by_token):
-        assert all(torch.equal(a, b) for a, b in zip(problem.call("flat", **rows), want, strict=True))
+        assert all(
+            torch.equal(a, b) for a, b in zip(problem.call("flat", **rows), want, strict=True)
+        )
 
 
 @pytest.mark.parametrize("history", [3, 4, 7])
@@ -229,7 +243,7 @@ def test_zero_keys_and_queries_are_no_nan():
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_empty_batches(layout):
-    out, conv, state = Problem(batch=0).call(layout)
+    out, _, _ = Problem(batch=0).call(layout)
     assert out.shape == (0, 1, 6, 8)
     out, _, _ = Problem(tokens=0).call(layout)
     assert out.shape == (2, 0, 6, 8)
@@ -239,4 +253,6 @@ def test_runs_repeat_bit_by_bit_and_the_first_is_not_special():
     problem = Problem(H=3, G=2, K=32, V=32, batch=5)
     first = problem.call()
     for _ in range(3):
-        assert all(torch.equal(bits(a), bits(b)) for a, b in zip(problem.call(), first, strict=True))
+        assert all(
+            torch.equal(bits(a), bits(b)) for a, b in zip(problem.call(), first, strict=True)
+        )
