@@ -8,8 +8,8 @@ on a GPU.
 """
 
 from truefuse import _native
-from truefuse._ops import bias_gelu
+from truefuse._ops import bias_gelu, gdn_decode
 from truefuse._runtime import prepare
 
-__all__ = ["__version__", "bias_gelu", "prepare"]
+__all__ = ["__version__", "bias_gelu", "gdn_decode", "prepare"]
 __version__ = _native.version()

@@ -9,6 +9,8 @@ import pytest
 import torch
 from gdn import Problem, bits
 
+import truefuse
+
 OP = torch.ops.truefuse.gdn_decode.default
 
 
@@ -119,6 +121,12 @@ def test_batches_stay_symbolic():
         with torch.no_grad():
             assert torch.equal(step(*tensors), want)
     assert len(graphs) == 1
+
+
+def test_the_python_function_is_the_operator():
+    problem = Problem()
+    tensors, words = arguments(problem)
+    assert torch.equal(truefuse.gdn_decode(*tensors, **words), problem.call("flat")[0])
 
 
 def test_meta_tensors():
