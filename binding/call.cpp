@@ -1,4 +1,9 @@
+#include <cstdlib>
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include <c10/core/InferenceMode.h>
 
 #include <truefuse/binding/call.h>
 #include <truefuse/binding/stream.h>
@@ -145,20 +150,51 @@ void check_and_allocate(const Operator& op, std::span<const BasicArgument<Dim>> 
   }
 }
 
+void* data_of(const at::Tensor& tensor, bool is_written) {
+  if (tensor.is_meta()) return nullptr;
+  return is_written ? tensor.mutable_data_ptr() : const_cast<void*>(tensor.const_data_ptr());
+}
+
 using OutputViews = c10::SmallVector<TensorView, 2>;
 
 OutputViews views_of(const Outputs& outputs) {
+  static const ArgumentSpec kFresh;
   OutputViews views;
   for (const at::Tensor& output : outputs) {
-    views.push_back(std::get<TensorView>(View<std::int64_t>::of(output)));
+    views.push_back(std::get<TensorView>(View<std::int64_t>::of(output, kFresh)));
   }
   return views;
+}
+
+bool values_are_checked() {
+  const char* text = std::getenv("TRUEFUSE_CHECK");
+  return text != nullptr && *text != '\0' && std::string_view(text) != "0";
+}
+
+/// Operator::check_values on host copies of the integer tensors. Waits for the device.
+void check_on_host(const Operator& op, std::span<const Argument> arguments) {
+  std::vector<Argument> seen(arguments.begin(), arguments.end());
+  std::vector<at::Tensor> copies;
+  for (Argument& argument : seen) {
+    auto* view = std::get_if<TensorView>(&argument);
+    if (view == nullptr || (view->dtype != DType::i32 && view->dtype != DType::i64)) continue;
+    const auto options =
+        at::TensorOptions().dtype(scalar_type_of(view->dtype)).device(torch_device(view->device));
+    const auto list = [](std::span<const std::int64_t> s) {
+      return at::IntArrayRef(s.data(), s.size());
+    };
+    const at::Tensor& copy = copies.emplace_back(
+        at::from_blob(view->data, list(view->sizes), list(view->strides), options).cpu());
+    view->data = copy.data_ptr();
+    view->strides = {copy.strides().data(), copy.strides().size()};
+  }
+  op.check_values({seen, {}});
 }
 
 }  // namespace
 
 template <>
-BasicArgument<std::int64_t> View<std::int64_t>::of(const at::Tensor& tensor) {
+BasicArgument<std::int64_t> View<std::int64_t>::of(const at::Tensor& tensor, const Spec& spec) {
   if (!tensor.defined()) return std::monostate{};
   const c10::IntArrayRef sizes = tensor.sizes();
   const c10::IntArrayRef strides = tensor.strides();
@@ -166,11 +202,11 @@ BasicArgument<std::int64_t> View<std::int64_t>::of(const at::Tensor& tensor) {
                     view_device(tensor),
                     {sizes.data(), sizes.size()},
                     {strides.data(), strides.size()},
-                    tensor.is_meta() ? nullptr : const_cast<void*>(tensor.const_data_ptr())};
+                    data_of(tensor, spec.is_mutated())};
 }
 
 template <>
-BasicArgument<c10::SymInt> View<c10::SymInt>::of(const at::Tensor& tensor) {
+BasicArgument<c10::SymInt> View<c10::SymInt>::of(const at::Tensor& tensor, const Spec& /*spec*/) {
   if (!tensor.defined()) return std::monostate{};
   const c10::SymIntArrayRef sizes = tensor.sym_sizes();
   const c10::SymIntArrayRef strides = tensor.sym_strides();
@@ -188,12 +224,15 @@ void run_cpu(const Operator& op, CpuKernel kernel, std::span<const Argument> arg
     throw Error(op.name + ": there is no CPU path for this operator; move its tensors to a GPU");
   }
   const OutputViews views = views_of(outputs);
-  kernel({arguments, {views.data(), views.size()}});
+  const Call call{arguments, {views.data(), views.size()}};
+  if (op.check_values != nullptr) op.check_values(call);
+  kernel(call);
 }
 
 void run_gpu(const Operator& op, std::span<const Argument> arguments, Outputs& outputs) {
   check_and_allocate<std::int64_t>(op, arguments, outputs);
   const OutputViews views = views_of(outputs);
+  if (op.check_values != nullptr && values_are_checked()) check_on_host(op, arguments);
   const int device = output_device<std::int64_t>(arguments).index;
   // Freed when this function returns: the caching allocator hands it to later work of this stream
   // only, and while a graph is captured it comes from the graph's pool.
@@ -209,6 +248,25 @@ void run_gpu(const Operator& op, std::span<const Argument> arguments, Outputs& o
 void run_meta(const Operator& op, std::span<const BasicArgument<c10::SymInt>> arguments,
               Outputs& outputs) {
   check_and_allocate<c10::SymInt>(op, arguments, outputs);
+}
+
+void bump_versions(const Operator& op, std::span<const at::Tensor* const> tensors) {
+  const auto is_written = [&](std::size_t i) {
+    return tensors[i] != nullptr && tensors[i]->defined() &&
+           op.contract.arguments()[i].is_mutated();
+  };
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!is_written(i) || !tensors[i]->is_inference() || c10::InferenceMode::is_enabled()) continue;
+    throw Error(op.name + ": " + op.contract.arguments()[i].name +
+                " is an inference tensor and is written in place, which PyTorch allows in "
+                "inference mode only. Make the call under torch.inference_mode(), or allocate the "
+                "tensor outside of it");
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    // An inference tensor has no version.
+    if (is_written(i) && !tensors[i]->is_inference())
+      tensors[i]->unsafeGetTensorImpl()->bump_version();
+  }
 }
 
 }  // namespace truefuse::binding

@@ -10,12 +10,14 @@ namespace {
 /// Views of the IValues on a dispatcher stack. The tensors stay on the stack meanwhile.
 template <class Dim>
 c10::SmallVector<BasicArgument<Dim>, 8> arguments_of(const torch::jit::Stack& stack,
-                                                     std::size_t count) {
+                                                     const Operator& op) {
+  const std::vector<ArgumentSpec>& specs = op.contract.arguments();
+  const std::size_t count = specs.size();
   c10::SmallVector<BasicArgument<Dim>, 8> arguments;
   for (std::size_t i = stack.size() - count; i < stack.size(); ++i) {
     const c10::IValue& value = stack[i];
     if (value.isTensor()) {
-      arguments.push_back(View<Dim>::of(value.toTensor()));
+      arguments.push_back(View<Dim>::of(value.toTensor(), specs[arguments.size()]));
     } else if (value.isInt()) {
       arguments.push_back(value.toInt());
     } else if (value.isDouble()) {
@@ -34,6 +36,16 @@ c10::SmallVector<BasicArgument<Dim>, 8> arguments_of(const torch::jit::Stack& st
   return arguments;
 }
 
+/// An entry for every argument: null for what is no tensor.
+c10::SmallVector<const at::Tensor*, 8> tensors_of(const torch::jit::Stack& stack,
+                                                  std::size_t count) {
+  c10::SmallVector<const at::Tensor*, 8> tensors;
+  for (std::size_t i = stack.size() - count; i < stack.size(); ++i) {
+    tensors.push_back(stack[i].isTensor() ? &stack[i].toTensor() : nullptr);
+  }
+  return tensors;
+}
+
 void replace(torch::jit::Stack& stack, std::size_t count, Outputs& outputs) {
   stack.erase(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   for (at::Tensor& output : outputs) stack.emplace_back(std::move(output));
@@ -46,7 +58,7 @@ class CpuBoxed final : public c10::OperatorKernel {
                   torch::jit::Stack* stack) {
     const std::size_t count = handle.schema().arguments().size();
     Outputs outputs;
-    run_cpu(op_, kernel_, arguments_of<std::int64_t>(*stack, count), outputs);
+    run_cpu(op_, kernel_, arguments_of<std::int64_t>(*stack, op_), outputs);
     replace(*stack, count, outputs);
   }
 
@@ -62,7 +74,7 @@ class GpuBoxed final : public c10::OperatorKernel {
                   torch::jit::Stack* stack) {
     const std::size_t count = handle.schema().arguments().size();
     Outputs outputs;
-    run_gpu(op_, arguments_of<std::int64_t>(*stack, count), outputs);
+    run_gpu(op_, arguments_of<std::int64_t>(*stack, op_), outputs);
     replace(*stack, count, outputs);
   }
 
@@ -77,7 +89,7 @@ class MetaBoxed final : public c10::OperatorKernel {
                   torch::jit::Stack* stack) {
     const std::size_t count = handle.schema().arguments().size();
     Outputs outputs;
-    run_meta(op_, arguments_of<c10::SymInt>(*stack, count), outputs);
+    run_meta(op_, arguments_of<c10::SymInt>(*stack, op_), outputs);
     replace(*stack, count, outputs);
   }
 
@@ -90,12 +102,7 @@ class AutogradBoxed final : public c10::OperatorKernel {
   explicit AutogradBoxed(std::shared_ptr<const Autograd> rules) : rules_(std::move(rules)) {}
   void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
-    c10::SmallVector<const at::Tensor*, 8> tensors;
-    const std::size_t count = handle.schema().arguments().size();
-    for (std::size_t i = stack->size() - count; i < stack->size(); ++i) {
-      if ((*stack)[i].isTensor()) tensors.push_back(&(*stack)[i].toTensor());
-    }
-    if (rules_->records(tensors)) {
+    if (rules_->records(tensors_of(*stack, handle.schema().arguments().size()))) {
       rules_->record(handle, keys, *stack);
     } else {
       handle.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
@@ -106,6 +113,19 @@ class AutogradBoxed final : public c10::OperatorKernel {
   std::shared_ptr<const Autograd> rules_;
 };
 
+class InPlaceBoxed final : public c10::OperatorKernel {
+ public:
+  explicit InPlaceBoxed(const Operator& op) : op_(op) {}
+  void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack) {
+    bump_versions(op_, tensors_of(*stack, handle.schema().arguments().size()));
+    handle.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
+  }
+
+ private:
+  const Operator& op_;
+};
+
 template <class Kernel, class... Args>
 torch::CppFunction boxed_function(c10::DispatchKey key, Args&&... args) {
   return torch::dispatch(key,
@@ -113,19 +133,31 @@ torch::CppFunction boxed_function(c10::DispatchKey key, Args&&... args) {
                              std::make_unique<Kernel>(std::forward<Args>(args)...))));
 }
 
+/// Throws if the schema's arguments are not the contract's: by name, and in what is written.
+void compare(const Operator& op, const c10::FunctionSchema& schema) {
+  const std::vector<ArgumentSpec>& specs = op.contract.arguments();
+  bool is_same = schema.arguments().size() == specs.size();
+  for (std::size_t i = 0; is_same && i < specs.size(); ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    is_same = argument.name() == specs[i].name && is_written == specs[i].is_mutated();
+  }
+  if (is_same) return;
+  throw Error(op.name + ": its schema " + op.schema + " and its contract " + op.contract.text() +
+              " differ in the arguments: each must have the same name in both, and be written "
+              "in both, Tensor(a!) and mutated, or in neither");
+}
+
 }  // namespace
 
 Registration::Registration(const Operator& op, const Derivative& derivative)
     : autograd_(std::make_shared<const Autograd>(op, derivative)),
       library_(torch::Library::FRAGMENT, op.name_space, std::nullopt, __FILE__, __LINE__) {
-  if (op.contract.mutates()) {
-    throw Error(op.name +
-                ": its contract mutates an argument, which the registration with PyTorch does not "
-                "support yet (version counters, copy-on-write). Return a new tensor instead");
-  }
   // The contract looks at strides, so the compiler must keep their order; PyTorch 2.5 does not by
   // itself.
-  library_.def(op.schema.c_str(), {at::Tag::pt2_compliant_tag, at::Tag::needs_fixed_stride_order});
+  c10::FunctionSchema schema = torch::schema(op.schema.c_str());
+  compare(op, schema);
+  library_.def(std::move(schema), {at::Tag::pt2_compliant_tag, at::Tag::needs_fixed_stride_order});
   register_autocast(library_, op);
   // Last: if PyTorch refuses the schema, the name stays free.
   register_operator(op);
@@ -140,6 +172,9 @@ Registration Registration::boxed(const Operator& op, CpuKernel cpu, const Deriva
   library.impl(name, boxed_function<MetaBoxed>(c10::DispatchKey::Meta, op));
   library.impl(name, boxed_function<AutogradBoxed>(c10::DispatchKey::Autograd,
                                                    registration.autograd_));
+  if (op.contract.mutates()) {
+    library.impl(name, boxed_function<InPlaceBoxed>(c10::DispatchKey::ADInplaceOrView, op));
+  }
   return registration;
 }
 

@@ -13,8 +13,10 @@
 namespace truefuse::binding {
 
 /// An operator's entry in PyTorch's dispatcher, for as long as this object lives: the schema, and
-/// kernels for CPU, CUDA (which is ROCm and DCU too), Meta, Autograd and autocast. Made by a library
-/// for each of its operators, as a static object.
+/// kernels for CPU, CUDA (which is ROCm and DCU too), Meta, Autograd and autocast, and
+/// ADInplaceOrView where the contract says that an argument is written. Made by a library for each
+/// of its operators, as a static object. Throws Error if the schema and the contract differ in the
+/// arguments.
 ///
 /// `boxed` works for every schema from the description alone. `typed` gives PyTorch a plain
 /// function of the schema's C++ signature, which is a microsecond cheaper to call; both end in the
@@ -39,17 +41,6 @@ class Registration {
 };
 
 namespace detail {
-
-template <class T>
-const at::Tensor* tensor_or_null(const T& value) {
-  if constexpr (std::is_same_v<T, at::Tensor>) {
-    return &value;
-  } else if constexpr (std::is_same_v<T, std::optional<at::Tensor>>) {
-    return value.has_value() ? &*value : nullptr;
-  } else {
-    return nullptr;
-  }
-}
 
 inline at::Tensor taken(at::Tensor& value) { return std::move(value); }
 inline at::Tensor taken(c10::IValue& value) { return std::move(value).toTensor(); }
@@ -79,40 +70,57 @@ struct Typed;
 
 template <const Operator& (*get)(), CpuKernel kernel, class Result, class... Args>
 struct Typed<get, kernel, Result(Args...)> {
+  template <class Dim, std::size_t... i>
+  static std::array<BasicArgument<Dim>, sizeof...(Args)> views(std::index_sequence<i...>,
+                                                               const Args&... args) {
+    const std::vector<ArgumentSpec>& specs = get().contract.arguments();
+    return {View<Dim>::of(args, specs[i])...};
+  }
+  static constexpr auto kAll = std::index_sequence_for<Args...>{};
+
   static Result cpu(Args... args) {
-    const std::array<Argument, sizeof...(Args)> arguments{View<std::int64_t>::of(args)...};
+    const auto arguments = views<std::int64_t>(kAll, args...);
     Outputs outputs;
     run_cpu(get(), kernel, arguments, outputs);
     return Returned<Result>::from(outputs);
   }
 
   static Result gpu(Args... args) {
-    const std::array<Argument, sizeof...(Args)> arguments{View<std::int64_t>::of(args)...};
+    const auto arguments = views<std::int64_t>(kAll, args...);
     Outputs outputs;
     run_gpu(get(), arguments, outputs);
     return Returned<Result>::from(outputs);
   }
 
   static Result meta(Args... args) {
-    const std::array<BasicArgument<c10::SymInt>, sizeof...(Args)> arguments{
-        View<c10::SymInt>::of(args)...};
+    const auto arguments = views<c10::SymInt>(kAll, args...);
     Outputs outputs;
     run_meta(get(), arguments, outputs);
     return Returned<Result>::from(outputs);
   }
 
   static Result autograd(c10::DispatchKeySet keys, Args... args) {
-    static const auto handle = c10::Dispatcher::singleton()
-                                   .findSchemaOrThrow(get().qualified_name().c_str(), "")
-                                   .template typed<Result(Args...)>();
     const std::array<const at::Tensor*, sizeof...(Args)> tensors{tensor_or_null(args)...};
     if (!rules->records(tensors)) {
-      return handle.redispatch(keys & c10::after_autograd_keyset, args...);
+      return handle().redispatch(keys & c10::after_autograd_keyset, args...);
     }
     torch::jit::Stack stack;
     torch::jit::push(stack, args...);
-    rules->record(handle, keys, stack);
+    rules->record(handle(), keys, stack);
     return Returned<Result>::from(stack);
+  }
+
+  static Result in_place(c10::DispatchKeySet keys, Args... args) {
+    const std::array<const at::Tensor*, sizeof...(Args)> tensors{tensor_or_null(args)...};
+    bump_versions(get(), tensors);
+    return handle().redispatch(keys & c10::after_ADInplaceOrView_keyset, args...);
+  }
+
+  static const c10::TypedOperatorHandle<Result(Args...)>& handle() {
+    static const auto found = c10::Dispatcher::singleton()
+                                  .findSchemaOrThrow(get().qualified_name().c_str(), "")
+                                  .template typed<Result(Args...)>();
+    return found;
   }
 
   /// Set when the operator is registered.
@@ -133,6 +141,10 @@ Registration Registration::typed(const Derivative& derivative) {
   library.impl(name.c_str(), torch::dispatch(c10::DispatchKey::Meta, TORCH_FN(Kernels::meta)));
   library.impl(name.c_str(),
                torch::dispatch(c10::DispatchKey::Autograd, TORCH_FN(Kernels::autograd)));
+  if (get().contract.mutates()) {
+    library.impl(name.c_str(),
+                 torch::dispatch(c10::DispatchKey::ADInplaceOrView, TORCH_FN(Kernels::in_place)));
+  }
   return registration;
 }
 

@@ -38,13 +38,14 @@ class Checker {
     }
     const auto accepts = [&](const auto& kind) { return kind.accepts(given); };
     if (!std::visit(accepts, *std::get_if<ScalarSpec>(&argument.spec))) refuse(i).value();
+    if (argument.symbol) check_integer_size(i, *argument.symbol, std::get<std::int64_t>(given));
   }
 
   /// Every argument has been checked; writing in place must not change another one.
   void check_shared_memory() const requires(kConcrete) {
     const auto& specs = call_.contract.arguments();
     for (std::size_t i = 0; i < specs.size(); ++i) {
-      if (specs[i].tensor() == nullptr || !specs[i].tensor()->mutated) continue;
+      if (!specs[i].is_mutated()) continue;
       const View* written = std::get_if<View>(&call_.arguments[i]);
       for (std::size_t k = 0; written != nullptr && k < specs.size(); ++k) {
         const View* other = std::get_if<View>(&call_.arguments[k]);
@@ -143,6 +144,11 @@ class Checker {
     Dim wanted{};
     if (!evaluate(dim, sizes_, wanted)) refuse(i).product(k);
     if (!(size == wanted)) refuse(i).size(k);
+  }
+
+  void check_integer_size(std::size_t i, std::size_t symbol, std::int64_t value) {
+    if (!sizes_.bound(symbol)) return sizes_.bind(symbol, Dim(value), i);
+    if (!(sizes_[symbol] == Dim(value))) refuse(i).integer_size(symbol);
   }
 
   void check_distinct(std::size_t i, const View& view) const {

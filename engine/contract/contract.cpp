@@ -62,6 +62,7 @@ std::string Contract::json() const {
     } else {
       std::visit([&](const auto& scalar) { scalar.write_json(json); },
                  std::get<ScalarSpec>(argument.spec));
+      if (argument.symbol) json.key("symbol").string(symbols_[*argument.symbol].name);
     }
     json.end_object();
   }

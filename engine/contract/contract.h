@@ -39,9 +39,11 @@ struct ArgumentSpec {
   std::string name;
   bool optional = false;
   std::variant<TensorSpec, ScalarSpec> spec;
+  std::optional<std::size_t> symbol;  ///< Of an integer that is a size.
 
   /// Null for a scalar.
   const TensorSpec* tensor() const { return std::get_if<TensorSpec>(&spec); }
+  bool is_mutated() const { return tensor() != nullptr && tensor()->mutated; }
 };
 
 /// An output has one dtype (or is `like` an argument), known sizes, and is contiguous or dense.
@@ -65,14 +67,14 @@ struct Symbol {
 /// Grammar (white space is free):
 ///
 ///   contract  = argument {(";" | "·") argument} ["->" output {(";" | "·") output}]
-///   argument  = NAME ":" (tensor {flag} | scalar ["optional"])
+///   argument  = NAME ":" (tensor {flag} | scalar ["=" NAME] ["optional"])
 ///   output    = NAME ":" tensor ["if" NAME]
 ///   tensor    = (DTYPE {"|" DTYPE} | "like" NAME) "[" [dims] "]" layout
 ///   dims      = (NAME ".." | product) {"," product}
 ///   product   = (NAME | NUMBER) {"*" (NAME | NUMBER)}
 ///   layout    = "contiguous" | "rows-strided" | "strided" | "dense"
 ///   flag      = "optional" | "mutated" | "aligned" "(" BYTES ")"
-///   scalar    = STRING {"|" STRING} | "int" [range] | "float" [range] | "bool"
+///   scalar    = STRING {"|" STRING} | "text" | "int" [range] | "float" [range] | "bool"
 ///   range     = ("[" | "(") bound "," bound ("]" | ")")        bound = number | "inf" | "-inf"
 ///
 /// - DTYPE is a short name of core/dtype.h: f32, bf16, f8e4m3, i64, u8, bool, ... `like x` asks for
@@ -82,6 +84,7 @@ struct Symbol {
 ///   names that are bound already. An argument that is not given binds nothing.
 /// - `rows..` stands for any number of leading dimensions, also none. In a second tensor the same
 ///   pack must match element by element.
+/// - `int = heads`: the integer is the size `heads`, under the same rule. `text` is any string.
 /// - Layouts: `contiguous` as PyTorch defines it; `rows-strided`: the last dimension has stride 1,
 ///   the others any stride; `strided`: any strides. Strides of dimensions of size 1 never matter.
 /// - `dense` is for an output that is `like` an argument and has its dimensions: without gaps, the
@@ -124,10 +127,11 @@ class Contract {
   ///       "dims": [{"text": "hidden", "factor": 1, "symbols": ["hidden"]}],
   ///       "layout": "rows-strided", "mutated": false, "alignment": 1},
   ///      {"name": "approximate", "optional": false, "kind": "string", "values": ["tanh", "none"]},
-  ///      {..., "kind": "int", "low": 0, "high": null},      both included, null: no limit
+  ///      {..., "kind": "int", "low": 0, "high": null},      both included, null: no limit; with
+  ///                                             "symbol": "heads" if it is a size
   ///      {..., "kind": "float", "range": {"low": 0, "low_open": false, "high": null,
   ///                                       "high_open": true}},      or null: any value
-  ///      {..., "kind": "bool"}],
+  ///      {..., "kind": "bool"}, {..., "kind": "text"}],
   ///    "outputs": [{"name": "out", "if": null, "kind": "tensor", ... as above}]}
   std::string json() const;
 

@@ -65,8 +65,11 @@ class ContractParser {
     ArgumentSpec argument;
     argument.name = parse_declared_name("an argument's name");
     if (auto scalar = parse_scalar(scanner_)) {
+      const bool is_integer = std::holds_alternative<IntSpec>(*scalar);
       argument.spec = *std::move(scalar);
+      if (is_integer && scanner_.accept("=")) argument.symbol = parse_size_name();
       argument.optional = scanner_.accept_word("optional");
+      if (argument.symbol && !argument.optional) certain_.push_back(*argument.symbol);
       expected_next_ = "optional, ';', '->' or the end";
     } else {
       TensorSpec tensor = parse_tensor(scalar_grammars(), false);
@@ -77,6 +80,11 @@ class ContractParser {
       argument.spec = std::move(tensor);
     }
     contract_.arguments_.push_back(std::move(argument));
+  }
+
+  std::size_t parse_size_name() {
+    const std::size_t begin = scanner_.position();
+    return find_or_add_symbol(scanner_.name("the name of a size"), false, begin);
   }
 
   void parse_output() {

@@ -68,6 +68,13 @@ void EnumerationSpec::write_json(JsonWriter& json) const {
   json.end_array();
 }
 
+std::optional<TextSpec> TextSpec::parse(Scanner& scanner) {
+  if (!scanner.accept_word("text")) return std::nullopt;
+  return TextSpec{};
+}
+
+void TextSpec::write_json(JsonWriter& json) const { json.key("kind").string("text"); }
+
 std::optional<IntSpec> IntSpec::parse(Scanner& scanner) {
   if (!scanner.accept_word("int")) return std::nullopt;
   IntSpec spec;

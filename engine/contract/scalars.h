@@ -37,6 +37,19 @@ struct EnumerationSpec {
   void write_json(JsonWriter& json) const;
 };
 
+/// `text`: any string; what it means is the operator's concern.
+struct TextSpec {
+  static constexpr std::string_view kGrammar = "text";
+
+  static std::optional<TextSpec> parse(Scanner& scanner);
+  template <class Argument>
+  bool accepts(const Argument& argument) const {
+    return std::holds_alternative<std::string_view>(argument);
+  }
+  std::string wanted() const { return "a string"; }
+  void write_json(JsonWriter& json) const;
+};
+
 /// `int`, `int [0, 8]`. Both bounds belong to the range.
 struct IntSpec {
   static constexpr std::string_view kGrammar = "int";
@@ -101,7 +114,7 @@ struct BoolSpec {
   void write_json(JsonWriter& json) const;
 };
 
-using ScalarSpec = std::variant<EnumerationSpec, IntSpec, FloatSpec, BoolSpec>;
+using ScalarSpec = std::variant<EnumerationSpec, TextSpec, IntSpec, FloatSpec, BoolSpec>;
 
 /// The scalar spec at the scanner, or nothing if the text is no scalar.
 std::optional<ScalarSpec> parse_scalar(Scanner& scanner);

@@ -129,6 +129,11 @@ class Refusal {
     fail(text + ". " + pass_shape());
   }
 
+  /// An integer that is a size, and not the one that the symbol is bound to.
+  [[noreturn]] void integer_size(std::size_t symbol) const {
+    fail(name_ + " is " + value_text() + "; " + known({1, {symbol}}) + ". Pass what is true.");
+  }
+
   /// A product that 64 bits cannot hold.
   [[noreturn]] void product(std::size_t i) const {
     fail(dimension(leading() + i) + " must be " + call_.contract.text_of(spec().dims[i]) +
@@ -216,7 +221,8 @@ class Refusal {
     return "It is written in place, so allocate it that way: a copy would get the result instead.";
   }
 
-  std::string value_text() const {
+  std::string value_text() const { return value_text(argument_); }
+  std::string value_text(std::size_t i) const {
     struct Visitor {
       std::string operator()(std::monostate) const { return "missing (None)"; }
       std::string operator()(const View&) const { return "a tensor"; }
@@ -227,7 +233,7 @@ class Refusal {
         return '"' + std::string(value) + '"';
       }
     };
-    return std::visit(Visitor{}, call_.arguments[argument_]);
+    return std::visit(Visitor{}, call_.arguments[i]);
   }
 
   /// "H is 3: x is [2, 3]; G is 4: w is [4]"
@@ -236,8 +242,7 @@ class Refusal {
     for (const std::size_t symbol : std::set<std::size_t>(dim.symbols.begin(), dim.symbols.end())) {
       const std::size_t binder = call_.sizes.argument(symbol);
       text += (text.empty() ? "" : "; ") + call_.contract.symbols()[symbol].name + " is " +
-              DimTraits<Dim>::text(call_.sizes[symbol]) + ": " + name(binder) + " is " +
-              list(view(binder).sizes);
+              DimTraits<Dim>::text(call_.sizes[symbol]) + ": " + as_given(binder);
     }
     return text;
   }
@@ -249,8 +254,13 @@ class Refusal {
     const std::string text =
         call_.contract.text_of(dim) + " is " + DimTraits<Dim>::text(value) + " (";
     if (!dim.is_plain()) return text + binders(dim) + ")";
-    const std::size_t binder = call_.sizes.argument(dim.symbols[0]);
-    return text + name(binder) + " is " + list(view(binder).sizes) + ")";
+    return text + as_given(call_.sizes.argument(dim.symbols[0])) + ")";
+  }
+
+  /// "x is [2, 8]", "num_heads is 4"
+  std::string as_given(std::size_t i) const {
+    const View* tensor = std::get_if<View>(&call_.arguments[i]);
+    return name(i) + " is " + (tensor != nullptr ? list(tensor->sizes) : value_text(i));
   }
 
   std::string pass_shape() const {

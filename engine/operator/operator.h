@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -82,16 +83,21 @@ class KernelParameters {
 /// Operator::constants, in that order. Whatever is in here selects another compiled kernel;
 /// whatever changes from call to call (rows, pointers, strides) belongs into the parameters.
 struct Variant {
-  static constexpr std::size_t kMaxConstants = 16;
+  static constexpr std::size_t kMaxConstants = 64;
 
-  std::array<std::int64_t, kMaxConstants> values{};
+  std::array<std::int64_t, kMaxConstants> values;  // The first `count`; a Plan is made per call.
   std::uint32_t count = 0;
 
+  Variant() = default;
+
   void add(std::int64_t value) {
-    if (count == kMaxConstants) throw Error("a kernel variant holds at most 16 constants");
+    if (count == kMaxConstants) throw Error("a kernel variant holds at most 64 constants");
     values[count++] = value;
   }
-  friend bool operator==(const Variant&, const Variant&) = default;
+  friend bool operator==(const Variant& a, const Variant& b) {
+    return std::equal(a.values.begin(), a.values.begin() + a.count, b.values.begin(),
+                      b.values.begin() + b.count);
+  }
 };
 
 /// One kernel launch: pure data, made without touching a device.
@@ -157,8 +163,14 @@ struct Operator {
   /// A pure function of the call's dtypes, sizes, strides, pointer alignments and the device facts.
   void (*plan)(const Call& call, const DeviceFacts& device, Plan& plan) = nullptr;
 
+  /// Looks into the call's int32 and int64 tensors (indices, counts), which are in host memory here
+  /// whatever the device says; throws Error. Null: any value will do. Called before the CPU path
+  /// and, with TRUEFUSE_CHECK=1, before a launch.
+  void (*check_values)(const Call& call) = nullptr;
+
   /// The variants that `truefuse compile` and the compile-coverage tests build, each with a label
-  /// such as "f32 tanh vector". Together they must be all that `plan` can ask for.
+  /// such as "f32 tanh vector". Together they must be all that `plan` can ask for; where a constant
+  /// comes from the caller (sizes, a layout), those of well-known models.
   struct NamedVariant {
     std::string label;
     const char* kernel = nullptr;

@@ -8,13 +8,22 @@ on a GPU.
 """
 
 from truefuse import _native, nn
-from truefuse._ops import bias_gelu, geglu, geglu_packed, swiglu, swiglu_packed, swish
+from truefuse._ops import (
+    bias_gelu,
+    gdn_decode,
+    geglu,
+    geglu_packed,
+    swiglu,
+    swiglu_packed,
+    swish,
+)
 from truefuse._runtime import prepare
 from truefuse.layouts import layout
 
 __all__ = [
     "__version__",
     "bias_gelu",
+    "gdn_decode",
     "geglu",
     "geglu_packed",
     "layout",

@@ -328,6 +328,38 @@ TEST(Check, AnOutputThatIsNotWantedHasNoElements) {
   }
 }
 
+TEST(CheckSentences, IntegersThatAreSizes) {
+  const std::string contract =
+      "x: f32 [n, heads] strided; heads: int [1, 8] = heads; size: int = size; w: f32 [size] "
+      "strided; "
+      "b: f32 [heads*n] strided optional";
+  const Tensor x = dense({2, 4});
+  EXPECT_EQ(refusal(contract, {x, std::int64_t{4}, std::int64_t{3}, dense({3}), dense({8})}), "");
+  EXPECT_EQ(refusal(contract, {x, std::int64_t{3}, std::int64_t{3}, dense({3}), {}}),
+            "op: heads is 3; heads is 4 (x is [2, 4]). Pass what is true.");
+  EXPECT_EQ(refusal(contract, {x, std::int64_t{4}, std::int64_t{3}, dense({5}), {}}),
+            "op: w has 5 elements; size is 3 (size is 3). Pass a w of shape [3].");
+  EXPECT_EQ(refusal(contract, {x, std::int64_t{9}, std::int64_t{3}, dense({3}), {}}),
+            "op: heads is 9; it must be an integer in [1, 8].");
+}
+
+TEST(CheckSentences, AnyText) {
+  EXPECT_EQ(refusal("x: text; y: text optional", {std::string_view("anything"), {}}), "");
+  EXPECT_EQ(refusal("x: text; y: text optional", {std::int64_t{3}, std::string_view()}),
+            "op: x is 3; it must be a string.");
+}
+
+TEST(Check, IntegersGiveOutputsTheirSizes) {
+  const Contract contract =
+      Contract::parse("x: f32 [n] strided; d: int = d -> y: f32 [n, d] contiguous");
+  const Tensor x = dense({5});
+  const std::vector<Argument> arguments{x, std::int64_t{7}};
+  const auto bound = check<std::int64_t>(contract, "op", arguments);
+  SmallVector<std::int64_t, 8> out;
+  output_sizes<std::int64_t>(contract, bound, arguments, 0, out);
+  EXPECT_EQ(std::vector<std::int64_t>(out.begin(), out.end()), (std::vector<std::int64_t>{5, 7}));
+}
+
 TEST(Check, TakesMoreSymbolsAndDimensionsThanFitInline) {
   std::string dims;
   std::vector<std::int64_t> sizes;

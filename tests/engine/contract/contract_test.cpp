@@ -38,6 +38,14 @@ TEST(ContractJson, DescribesEveryRule) {
       "\"layout\":\"contiguous\",\"mutated\":false,\"alignment\":1}]}");
 }
 
+TEST(ContractJson, IntegersThatAreSizesAndText) {
+  const std::string json = Contract::parse("n: int [1, 8] = heads; t: text optional").json();
+  EXPECT_NE(json.find("{\"name\":\"n\",\"optional\":false,\"kind\":\"int\",\"low\":1,\"high\":8,"
+                      "\"symbol\":\"heads\"}"),
+            std::string::npos);
+  EXPECT_NE(json.find("{\"name\":\"t\",\"optional\":true,\"kind\":\"text\"}"), std::string::npos);
+}
+
 TEST(ContractJson, TheEmptyContractIsJsonToo) {
   EXPECT_EQ(Contract().json(), "{\"text\":\"\",\"symbols\":[],\"arguments\":[],\"outputs\":[]}");
 }

@@ -30,7 +30,7 @@ void expect_failure(std::string marked, const std::string& sentence) {
 }
 
 const std::string kDtypes = "f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, i16, i8, u8, bool, c64";
-const std::string kSpecs = kDtypes + ", c128, like NAME, \"text\"|..., int, float or bool";
+const std::string kSpecs = kDtypes + ", c128, like NAME, \"text\"|..., text, int, float or bool";
 const std::string kLayoutWords = "a layout (contiguous, rows-strided, strided or dense)";
 const std::string kAfterTensor = "optional, mutated, aligned(BYTES), ';', '->' or the end";
 
@@ -245,6 +245,9 @@ TEST(ContractParseErrors, Outputs) {
   expect_failure("x: f32 [n, m] strided -> out: f32 [n, m] @dense", model);
   expect_failure("x: f32 [n, m] strided -> out: like x [m, n] @dense", model);
   expect_failure("x: f32 [n.., m] strided -> out: like x [m] @dense", model);
+  expect_failure("x: f32 [n] strided; d: int = d optional -> out: f32 [@d] contiguous",
+                 "d is not bound by an earlier argument that is always given");
+  expect_failure("x: f32 [rows..] strided; d: int = @rows", "rows is a pack: write rows..");
   expect_failure("x: f32 [n] strided -> out: f32 [n] contiguous @optional",
                  "expected if, ';' or the end, found 'optional'");
   expect_failure("x: f32 [n] strided -> out: f32 [n] contiguous @-> b",

@@ -1,0 +1,299 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include <truefuse/core/error.h>
+#include <truefuse/operators/gdn_decode/operator.h>
+#include <truefuse/operators/gdn_decode/problem.h>
+
+namespace truefuse::gdn_decode {
+namespace {
+
+constexpr const char* kKernel = "gdn_decode_step";
+constexpr std::uint32_t kThreads = 256;
+constexpr std::int64_t kLanes = 8;                 // Share a unit of the state; see kernel.hip.
+constexpr std::int64_t kMostElementsPerLane = 32;  // Of a state [K, V], in registers.
+constexpr std::int64_t kAccessBytes = 16;
+constexpr std::int64_t kMost32 = (std::int64_t{1} << 31) - 1;
+
+/// The structs of kernel.hip, member by member.
+struct RowStrides {
+  std::int64_t batch;
+  std::int32_t token;
+};
+struct Index {
+  std::int64_t batch_stride;
+  std::int32_t column_stride, is_64;
+};
+struct Sizes {
+  std::int64_t slots, state_slot, conv_slot;
+  std::int32_t history, tokens;
+  std::int32_t conv_channel, conv_column;
+  std::int32_t weight_channel, weight_tap, bias_channel;
+  std::int32_t a_log, dt_bias, norm;
+  std::int32_t speculative, zero_is_padding, index_columns;
+  float norm_eps;
+};
+
+/// What the kernel counts with 32 bits.
+std::int32_t narrow(std::int64_t value, const char* what) {
+  if (value <= kMost32) return static_cast<std::int32_t>(value);
+  throw Error("gdn_decode: " + std::string(what) + " is " + std::to_string(value) +
+              ", and one launch counts it with 32 bits. Pass smaller or denser tensors");
+}
+
+std::int64_t type_code(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return 1;
+    case DType::bf16:
+      return 2;
+    default:
+      return 0;
+  }
+}
+
+/// What a variant is made of.
+struct Choice {
+  HeadSizes heads;
+  std::int64_t taps = 4;
+  DType row = DType::bf16, state = DType::f32, a_log = DType::f32, dt_bias = DType::bf16;
+  std::optional<DType> norm;
+  bool keys_are_last = true, rounds_as_transformers = false, gate_is_sigmoid = false;
+  std::int64_t vector = 1;
+};
+
+struct NamedConstant {
+  const char* name;
+  std::int64_t value;
+};
+
+/// Names and values in one place, so that they cannot part.
+std::array<NamedConstant, 34> constants(const Choice& c, const RowLayouts& rows) {
+  const Place z = rows.z.value_or(Place{});
+  return {{
+      {"TF_H", c.heads.H},
+      {"TF_G", c.heads.G},
+      {"TF_K", c.heads.K},
+      {"TF_V", c.heads.V},
+      {"TF_TAPS", c.taps},
+      {"TF_ROW", type_code(c.row)},
+      {"TF_STATE", type_code(c.state)},
+      {"TF_A_LOG", type_code(c.a_log)},
+      {"TF_DT_BIAS", type_code(c.dt_bias)},
+      {"TF_NORM", c.norm ? type_code(*c.norm) : -1},
+      {"TF_KEYS_LAST", c.keys_are_last ? 1 : 0},
+      {"TF_VECTOR", c.vector},
+      {"TF_TRANSFORMERS", c.rounds_as_transformers ? 1 : 0},
+      {"TF_SIGMOID", c.gate_is_sigmoid ? 1 : 0},
+      {"TF_Q_BASE", rows.q.base},
+      {"TF_Q_HEAD", rows.q.head},
+      {"TF_Q_INNER", rows.q.inner},
+      {"TF_K_BASE", rows.k.base},
+      {"TF_K_HEAD", rows.k.head},
+      {"TF_K_INNER", rows.k.inner},
+      {"TF_V_BASE", rows.v.base},
+      {"TF_V_HEAD", rows.v.head},
+      {"TF_V_GROUP", rows.v.group},
+      {"TF_V_INNER", rows.v.inner},
+      {"TF_Z_BASE", z.base},
+      {"TF_Z_HEAD", z.head},
+      {"TF_Z_GROUP", z.group},
+      {"TF_Z_INNER", z.inner},
+      {"TF_B_BASE", rows.b.base},
+      {"TF_B_HEAD", rows.b.head},
+      {"TF_B_GROUP", rows.b.group},
+      {"TF_A_BASE", rows.a.base},
+      {"TF_A_HEAD", rows.a.head},
+      {"TF_A_GROUP", rows.a.group},
+  }};
+}
+
+Variant variant_of(const Choice& choice, const RowLayouts& rows) {
+  Variant variant;
+  for (const NamedConstant& constant : constants(choice, rows)) variant.add(constant.value);
+  return variant;
+}
+
+/// Elements of the state in one access: as many as 16 bytes hold, the alignment of every slot
+/// allows, and, for [K, V], a lane's registers.
+std::int64_t vector_of(const Choice& c, std::uintptr_t address, std::int64_t slot_stride) {
+  const auto size = static_cast<std::int64_t>(size_of(c.state));
+  const std::int64_t columns = c.keys_are_last ? c.heads.K : c.heads.V;
+  const std::int64_t keys = (c.heads.K + kLanes - 1) / kLanes;
+  for (std::int64_t vector = kAccessBytes / size; vector > 1; vector /= 2) {
+    const bool is_aligned =
+        address % static_cast<std::uintptr_t>(vector * size) == 0 && slot_stride % vector == 0;
+    const bool fits = c.keys_are_last || keys * vector <= kMostElementsPerLane;
+    if (is_aligned && fits && columns % vector == 0) return vector;
+  }
+  return 1;
+}
+
+/// Shared memory: q, k, the values and the gates of every token; see kernel.hip.
+std::int64_t shared_bytes(const HeadSizes& heads, std::int64_t tokens) {
+  return tokens * (2 * heads.K + heads.G * heads.V + 2 * heads.G) * 4;
+}
+
+void check_limits(const Problem& p, const DeviceFacts& device) {
+  const std::int64_t bytes = shared_bytes(p.heads, p.tokens);
+  if (bytes > device.max_shared_bytes) {
+    throw Error("gdn_decode: " + std::to_string(p.tokens) + " tokens of " +
+                std::to_string(p.heads.G) + " value heads for each key head need " +
+                std::to_string(bytes) + " bytes of shared memory; a block has " +
+                std::to_string(device.max_shared_bytes) + ". Make several calls of " +
+                std::to_string(device.max_shared_bytes / shared_bytes(p.heads, 1)) +
+                " tokens or fewer");
+  }
+  const auto reach = [&](const TensorView& tensor, std::size_t first) {
+    std::int64_t offset = 0;
+    for (std::size_t d = first; d < tensor.sizes.size(); ++d) {
+      offset += (tensor.sizes[d] - 1) * stride_of(tensor, d);
+    }
+    return offset;
+  };
+  narrow(reach(*p.conv_state, 1), "the reach of a slot of conv_state");
+  narrow(reach(*p.conv_weight, 0), "the reach of conv_weight");
+  narrow(p.tokens * p.value_heads() * p.heads.V, "the number of outputs of a sequence");
+  narrow(p.batch * p.heads.H * kThreads / 2, "half the number of threads");
+  for (const auto& row : p.rows) {
+    if (row.view != nullptr) narrow(reach(*row.view, 1), "the reach of a sequence's rows");
+  }
+}
+
+RowStrides strides_of(const Problem& p, RowTensor tensor) {
+  return {p.rows[tensor].batch_stride, narrow(p.rows[tensor].token_stride, "a token's stride")};
+}
+
+Index index_of(const IndexView& view) {
+  return {view.batch_stride, narrow(view.column_stride, "a stride of the indices"),
+          view.is_64 ? 1 : 0};
+}
+
+const void* data_of(const TensorView* tensor) { return tensor == nullptr ? nullptr : tensor->data; }
+
+std::int32_t stride_or_zero(const TensorView* tensor) {
+  return tensor == nullptr ? 0 : narrow(stride_of(*tensor, 0), "the stride of a weight");
+}
+
+void add_parameters(const Problem& p, KernelParameters& parameters) {
+  const RowTensor z = p.layouts.z ? p.layouts.z->tensor : kRowQkvz;
+  const RowTensor b = p.layouts.b.tensor;
+  const RowTensor a = p.layouts.a.tensor;
+  const auto row_data = [&](RowTensor tensor) { return data_of(p.rows[tensor].view); };
+  parameters.add(p.out->data);
+  parameters.add(row_data(kRowQkvz));
+  parameters.add(row_data(z));
+  parameters.add(row_data(b));
+  parameters.add(row_data(a));
+  parameters.add(p.conv_state->data);
+  parameters.add(p.state->data);
+  parameters.add(data_of(p.conv_weight));
+  parameters.add(data_of(p.conv_bias));
+  parameters.add(data_of(p.a_log));
+  parameters.add(data_of(p.dt_bias));
+  parameters.add(data_of(p.norm_weight));
+  parameters.add(p.read_index.data);
+  parameters.add(p.write_index.data);
+  parameters.add(p.accepted.data);
+  for (const RowTensor tensor : {kRowQkvz, z, b, a}) parameters.add(strides_of(p, tensor));
+  for (const IndexView* view : {&p.read_index, &p.write_index, &p.accepted}) {
+    parameters.add(index_of(*view));
+  }
+  const auto stride = [](const TensorView& tensor, std::size_t dimension) {
+    return narrow(stride_of(tensor, dimension), "a stride");
+  };
+  parameters.add(Sizes{
+      p.slots, stride_of(*p.state, 0), stride_of(*p.conv_state, 0),
+      narrow(p.history, "the history"), narrow(p.tokens, "the number of tokens"),
+      stride(*p.conv_state, 1), stride(*p.conv_state, 2), stride(*p.conv_weight, 0),
+      stride(*p.conv_weight, 1), stride_or_zero(p.conv_bias), stride_or_zero(p.a_log),
+      stride_or_zero(p.dt_bias), stride_or_zero(p.norm_weight), p.speculative ? 1 : 0,
+      p.zero_is_padding ? 1 : 0, narrow(p.index_columns, "the number of columns of state_indices"),
+      static_cast<float>(p.norm_eps)});
+}
+
+}  // namespace
+
+std::vector<std::string> constant_names() {
+  std::vector<std::string> names;
+  for (const NamedConstant& constant : constants({}, {})) names.emplace_back(constant.name);
+  return names;
+}
+
+void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
+  const Problem p(call);
+  if (p.empty()) return;
+  check_limits(p, device);
+  Choice choice;
+  choice.heads = p.heads;
+  choice.taps = p.taps;
+  choice.row = p.conv_state->dtype;
+  choice.state = p.state->dtype;
+  choice.a_log = p.a_log->dtype;
+  choice.dt_bias = p.dt_bias->dtype;
+  if (p.norm_weight != nullptr) choice.norm = p.norm_weight->dtype;
+  choice.keys_are_last = p.keys_are_last;
+  choice.rounds_as_transformers = p.rounds_as_transformers;
+  choice.gate_is_sigmoid = p.gate_is_sigmoid;
+  choice.vector =
+      vector_of(choice, reinterpret_cast<std::uintptr_t>(p.state->data), stride_of(*p.state, 0));
+
+  Launch& launch = plan.add();
+  launch.kernel = kKernel;
+  launch.variant = variant_of(choice, p.layouts);
+  launch.grid = {static_cast<std::uint32_t>(p.batch * p.heads.H), 1, 1};
+  launch.block = {kThreads, 1, 1};
+  launch.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p.heads, p.tokens));
+  add_parameters(p, launch.parameters);
+}
+
+std::vector<Operator::NamedVariant> variants() {
+  struct Rows {
+    const char* name;
+    std::string_view qkvz, ba;
+  };
+  constexpr Rows kRows[] = {
+      {"interleaved", "H (q=K | k=K | v=G V | z=G V)", "H (b=G | a=G)"},
+      {"flat", "q=H K | k=H K | v=H G V | z=H G V", "b=H G | a=H G"},
+  };
+  std::vector<Operator::NamedVariant> all;
+  const auto add = [&](const Rows& rows, const Choice& choice, const std::string& label) {
+    const RowLayouts& layouts =
+        row_layouts({rows.qkvz, rows.ba, std::nullopt, std::nullopt}, choice.heads);
+    Operator::NamedVariant named;
+    named.label =
+        std::string(rows.name) + " HV" + std::to_string(choice.heads.H * choice.heads.G) + label;
+    named.kernel = kKernel;
+    named.variant = variant_of(choice, layouts);
+    named.shown = all.size() < 4;
+    named.block_threads = kThreads;
+    all.push_back(std::move(named));
+  };
+  Choice choice;
+  choice.heads = {16, 3, 128, 128};
+  choice.norm = DType::bf16;
+  choice.vector = 4;
+  for (const Rows& rows : kRows) add(rows, choice, "");
+  choice.keys_are_last = false;
+  choice.vector = 2;
+  choice.rounds_as_transformers = true;
+  for (const Rows& rows : kRows) add(rows, choice, " [K,V] transformers");
+  choice.keys_are_last = true;
+  choice.vector = 4;
+  choice.rounds_as_transformers = false;
+  for (const std::int64_t groups : {1, 2, 4, 8}) {
+    choice.heads.G = groups;
+    for (const Rows& rows : kRows) add(rows, choice, "");
+  }
+  choice.heads.G = 3;
+  choice.norm = std::nullopt;
+  add(kRows[1], choice, " core");
+  choice.state = DType::bf16;
+  choice.vector = 8;
+  add(kRows[1], choice, " core bf16 state");
+  return all;
+}
+
+}  // namespace truefuse::gdn_decode
