@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Inputs = dict[str, Tensor]  # by argument name, in the order of the call
+Inputs = dict[str, Any]  # tensors (or None) by argument name, in the order of the call
+Outputs = Tensor | tuple[Tensor, ...]
 Mode = dict[str, Any]  # keyword arguments that are no tensors
 Size = tuple[int, ...]
 
@@ -39,33 +40,50 @@ DEFAULT_TOLERANCE: Mapping[torch.dtype, Tolerance] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One operator to check. Every callable is called as `f(*inputs.values(), **mode)`.
+    """One operator to check. Every callable is called as `f(*inputs.values(), **mode)`, gives one
+    tensor or a tuple of tensors, and changes the inputs named in `mutates` in place.
 
     The first baseline is eager PyTorch: the yardstick of accuracy for float32 and float64 (for half
-    types the yardstick is that same baseline in float32, rounded once).
+    types the yardstick is that same baseline in float32, rounded once, or `yardstick`), and for
+    gradients its autograd.
     """
 
     name: str
-    candidate: Callable[..., Tensor]
-    baselines: Mapping[str, Callable[..., Tensor]]
-    # Mathematics: gets float64 tensors and gives float64. Never the candidate, nor its formula's
-    # weaknesses.
-    reference: Callable[..., Tensor]
+    candidate: Callable[..., Outputs]
+    baselines: Mapping[str, Callable[..., Outputs]]
+    # Mathematics: gets float64 in place of floating tensors and gives float64. Never the candidate,
+    # nor its formula's weaknesses. With `gradients`, autograd can differentiate it.
+    reference: Callable[..., Outputs]
     # (size, dtype, device, generator, kind) -> inputs. The generator is on the CPU.
     make_inputs: Callable[[Size, torch.dtype, torch.device, torch.Generator, str], Inputs]
 
     modes: Sequence[Mode] = ({},)
     dtypes: Sequence[torch.dtype] = (torch.float32,)
     kinds: Sequence[str] = ("normal",)
+    gradients: tuple[str, ...] = ()  # names of the inputs that can be differentiated
+    mutates: tuple[str, ...] = ()  # names of the inputs that are changed in place
+    layouts: Mapping[str, str] = field(default_factory=dict)  # input -> its layout, in the language
     # Kinds whose inputs leave no rounding before the function itself: here the candidate may be no
     # worse than eager in any binade (or 2 ulp where eager does better).
     strict_kinds: Sequence[str] = ()
+
+    # Half types with declared rounding points: float32 arithmetic that rounds where the operator
+    # does. Gets the half tensors themselves.
+    yardstick: Callable[..., Outputs] | None = None
+    # dtype -> the reference with the rounding points declared for that half type.
+    rounded_reference: Callable[[torch.dtype], Callable[..., Outputs]] | None = None
+    # Where a result is a sum that may cancel: the size of its summands, in the form of the outputs
+    # (then the mutated inputs), from float64. Errors count in ulps of that size where it is larger.
+    scale: Callable[..., Outputs] | None = None
+    # (gradient of the output(s), *inputs, **mode) -> one tensor for each of `gradients`, likewise.
+    gradient_scale: Callable[..., tuple[Tensor, ...]] | None = None
 
     edge_sizes: Sequence[Size] = ((1, 1), (2, 3), (3, 255), (2, 256), (5, 257), (7, 31), (1, 1009))
     numeric_size: Size = (128, 512)
     timing_sizes: Sequence[Size] = ((1024, 768), (4096, 1024), (8192, 2048))
     timing_dtype: torch.dtype = torch.float32
     timing_mode: Mode | None = None  # None: the first of `modes`
+    drift_steps: int = 256  # calls in a row, each on the state that the last one left
 
     # The operator's name in torch.ops, for its contract, its compiled kernels and its error texts.
     operator: str | None = None
@@ -81,6 +99,16 @@ class Case:
     )
     tolerance: Mapping[torch.dtype, Tolerance] = field(default_factory=dict)
     source: Path | None = None  # the case file, set by load()
+
+    def __post_init__(self) -> None:
+        for name in ("gradients", "mutates"):
+            if isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} is a string; it must be a tuple of argument names")
+        if self.gradients and self.mutates:
+            raise ValueError(
+                "a case cannot have both gradients and mutates: autograd keeps inputs as they were; "
+                "write one case for each form"
+            )
 
     def tolerance_for(self, dtype: torch.dtype) -> Tolerance:
         return self.tolerance.get(dtype, DEFAULT_TOLERANCE[dtype])
