@@ -75,9 +75,20 @@ class Case:
     # Where a result is a sum that may cancel: the size of its summands, in the form of the outputs
     # (then the mutated inputs), from float64. Errors count in ulps of that size where it is larger.
     scale: Callable[..., Outputs] | None = None
-    # (gradient of the output(s), *inputs, **mode) -> one tensor for each of `gradients`, likewise.
-    gradient_scale: Callable[..., tuple[Tensor, ...]] | None = None
+    # (*gradients of the outputs, *inputs, **mode) -> one tensor for each of `gradients`, in float64:
+    # where autograd of the reference loses digits or gives NaN, and the size of summands as in `scale`
+    # (without it: of the sum over the rows to which an input was broadcast).
+    reference_gradients: Callable[..., Outputs] | None = None
+    gradient_scale: Callable[..., Outputs] | None = None
 
+    # What a size means is for make_inputs to say; these suit [rows, hidden]. `small` and `medium` are
+    # for checks of behaviour, `special` for infinities and the like, at lengths that reach vector
+    # code, its tail, and both.
+    small_size: Size = (5, 24)
+    medium_size: Size = (67, 257)
+    special_sizes: Sequence[Size] = ((1, 1), (1, 7), (1, 8), (1, 16), (1, 33))
+    empty_sizes: Sequence[Size] = ((0, 8), (3, 0), (2, 0, 8))
+    rank_sizes: Sequence[Size] = ((8,), (3, 8), (5, 1), (2, 3, 8), (2, 1, 3, 8), (2, 1, 3, 1, 8))
     edge_sizes: Sequence[Size] = ((1, 1), (2, 3), (3, 255), (2, 256), (5, 257), (7, 31), (1, 1009))
     numeric_size: Size = (128, 512)
     timing_sizes: Sequence[Size] = ((1024, 768), (4096, 1024), (8192, 2048))

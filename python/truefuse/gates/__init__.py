@@ -19,6 +19,7 @@ from truefuse.gates import (
     contract,
     determinism,
     edges,
+    gradients,
     numerics,
     outputs,
     remembered,
@@ -36,6 +37,7 @@ GATES: tuple[ModuleType, ...] = (
     determinism,
     remembered,
     training,
+    gradients,
     compiled,
 )
 
