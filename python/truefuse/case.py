@@ -94,6 +94,8 @@ class Case:
     timing_sizes: Sequence[Size] = ((1024, 768), (4096, 1024), (8192, 2048))
     timing_dtype: torch.dtype = torch.float32
     timing_mode: Mode | None = None  # None: the first of `modes`
+    # Why a baseline makes copies that could be left out: for instance that the model makes them.
+    baseline_copies: str = ""
     drift_steps: int = 256  # calls in a row, each on the state that the last one left
 
     # The operator's name in torch.ops, for its contract, its compiled kernels and its error texts.

@@ -72,6 +72,36 @@ class Context:
         """The first baseline: eager PyTorch."""
         return next(iter(self.case.baselines.values()))
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the inputs, in the order of the call."""
+        case = self.case
+        return tuple(self.inputs(case.small_size, case.dtypes[0], case.kinds[0], "names"))
+
+    @property
+    def good(self) -> Callable[..., Any]:
+        """A candidate known to be right, from which faults are planted: the yardstick as a callable.
+        (Eager itself may round more often in half types than any operator should.)"""
+        names = self.names
+
+        def candidate(*given: Any, **mode: Any) -> Any:
+            inputs = dict(zip(names, given, strict=True))
+            if not has_half(inputs):
+                return self.baseline(*given, **mode)
+            if self.case.yardstick is not None:
+                return self.case.yardstick(*given, **mode)
+            with torch.no_grad():
+                dtypes = [*self.result_dtypes(inputs, mode).values()]
+            wide = cast(inputs, torch.float32, HALF_TYPES)
+            outputs = self.baseline(*wide.values(), **mode)
+            for name in self.case.mutates:
+                if wide[name] is not inputs[name]:
+                    inputs[name].copy_(wide[name])
+            made = [out.to(d) for out, d in zip(as_tuple(outputs), dtypes, strict=False)]
+            return made[0] if isinstance(outputs, Tensor) else tuple(made)
+
+        return candidate
+
     def fresh(self, inputs: Inputs) -> Inputs:
         """The same inputs, those that a call changes as copies."""
         return {k: _copy(v) if k in self.case.mutates else v for k, v in inputs.items()}

@@ -176,27 +176,42 @@ def test_declared_gradients_may_not_be_refused(trained):
     assert run(trained, gates.training, candidate=refuses, gradients=()).reason == "refused"
 
 
-def test_twice_is_refused_in_words_or_right(trained):
-    class Once(torch.autograd.Function):
+def with_backward(backward):
+    class Function(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, bias, approximate):
             ctx.save_for_backward(x, bias)
             ctx.approximate = approximate
             return precise(x, bias, approximate=approximate)
 
-        @staticmethod
-        @torch.autograd.function.once_differentiable
-        def backward(ctx, gradient):
-            x, bias = (t.double() for t in ctx.saved_tensors)
-            found = true_gradients(gradient.double(), x, bias, approximate=ctx.approximate)
-            return *(t.to(gradient.dtype) for t in found), None
+    Function.backward = staticmethod(backward)
+    return lambda x, bias, *, approximate: Function.apply(x, bias, approximate)
 
-    found = run(
-        trained,
-        gates.training,
-        candidate=lambda x, bias, approximate: Once.apply(x, bias, approximate),
-    )
+
+def first_derivative(ctx, gradient):
+    x, bias = (t.detach().double() for t in ctx.saved_tensors)
+    found = true_gradients(gradient.double(), x, bias, approximate=ctx.approximate)
+    return *(t.to(gradient.dtype) for t in found), None
+
+
+def test_twice_may_be_refused_in_words(trained):
+    def backward(ctx, gradient):
+        if torch.is_grad_enabled():
+            raise RuntimeError("there is no second derivative")
+        return first_derivative(ctx, gradient)
+
+    found = run(trained, gates.training, candidate=with_backward(backward))
     assert found.status is Status.PASS and "second derivatives" in found.lines[1], found
+
+
+def test_twice_may_not_be_silent(trained):
+    """PyTorch's once_differentiable is silent where the incoming gradient is a constant."""
+    once = torch.autograd.function.once_differentiable(first_derivative)
+    found = run(trained, gates.training, candidate=with_backward(once))
+    assert (found.status, found.got) == (
+        Status.FAIL,
+        "second derivatives are silently missing",
+    ), found
 
 
 def test_layouts_of_an_incoming_gradient_hold_the_same_values():

@@ -15,29 +15,47 @@ import torch
 
 from truefuse.context import CandidateRaised, Context
 from truefuse.gates import (
+    baselines,
+    bounds,
     compiled,
     contract,
     determinism,
+    dispatch,
+    drift,
     edges,
+    global_flags,
     gradients,
+    launched,
     numerics,
     outputs,
+    reference,
     remembered,
     special,
+    traced,
     training,
+    unwritten,
 )
 from truefuse.verdict import Result, Status
 
 GATES: tuple[ModuleType, ...] = (
+    reference,
     contract,
     outputs,
+    global_flags,
     edges,
     numerics,
     special,
     determinism,
     remembered,
+    unwritten,
+    bounds,
+    drift,
     training,
     gradients,
+    dispatch,
+    launched,
+    traced,
+    baselines,
     compiled,
 )
 

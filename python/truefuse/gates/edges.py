@@ -30,8 +30,8 @@ def run(context: Context) -> Result:
         context,
         examine,
         {
-            "a last element left out": _spoilt(context.baseline, -1),
-            "a first element left out": _spoilt(context.baseline, 0),
+            "a last element left out": _spoilt(context.good, -1),
+            "a first element left out": _spoilt(context.good, 0),
         },
         "wrong-at-size",
         f"within {COARSE_ULPS:g} ulp of the largest value in the call",
@@ -105,9 +105,9 @@ def _largest(tensor: Tensor) -> float:
     return float(tensor.abs().nan_to_num(0, 0, 0).max()) if tensor.numel() else 0.0
 
 
-def _spoilt(eager: Callable[..., Any], position: int) -> Callable[..., Any]:
+def _spoilt(good: Callable[..., Any], position: int) -> Callable[..., Any]:
     def candidate(*tensors: Tensor, **mode: Any) -> Any:
-        outputs = eager(*tensors, **mode)
+        outputs = good(*tensors, **mode)
         first = as_tuple(outputs)[0]
         if first.numel() > 1:
             first.view(-1)[position] = 1000.0

@@ -46,24 +46,24 @@ def run(context: Context) -> Result:
 
 
 def planted(context: Context) -> dict[str, Callable[..., Any]]:
-    eager = context.baseline
+    good = context.good
     probe = context.inputs(
         context.case.small_size, context.case.dtypes[0], context.case.kinds[0], NAME
     )
     kept = [p for p, name in enumerate(probe) if _spare(context, name, probe[name])]
     bad: dict[str, Callable[..., Any]] = {
-        "an extra dimension": _of_first(eager, lambda out: out.unsqueeze(0)),
-        "another dtype": _of_first(eager, _other_dtype),
-        "other strides": _of_first(eager, _strided),
-        "an empty list": _after(eager, lambda outputs, given: []),
-        "a tuple that is too long": _after(eager, lambda o, given: (*as_tuple(o), given[0])),
+        "an extra dimension": _of_first(good, lambda out: out.unsqueeze(0)),
+        "another dtype": _of_first(good, _other_dtype),
+        "other strides": _of_first(good, _strided),
+        "an empty list": _after(good, lambda outputs, given: []),
+        "a tuple that is too long": _after(good, lambda o, given: (*as_tuple(o), given[0])),
     }
     if kept:
         spare = kept[0]
-        bad["an input overwritten"] = _after(eager, lambda o, given: _zero(given[spare], o))
-        bad["an output inside an input's storage"] = _inside_an_input(eager)
+        bad["an input overwritten"] = _after(good, lambda o, given: _zero(given[spare], o))
+        bad["an output inside an input's storage"] = _inside_an_input(good)
     if context.case.mutates:
-        bad["a declared mutation left out"] = _on_copies(eager)
+        bad["a declared mutation left out"] = _on_copies(good)
     return bad
 
 
@@ -172,9 +172,9 @@ def _spare(context: Context, name: str, value: Any) -> bool:
     )
 
 
-def _of_first(eager: Any, change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+def _of_first(good: Any, change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
     def candidate(*given: Tensor, **mode: Any) -> Any:
-        outputs = eager(*given, **mode)
+        outputs = good(*given, **mode)
         if isinstance(outputs, Tensor):
             return change(outputs)
         return (change(outputs[0]), *outputs[1:]) if outputs else ()
@@ -182,8 +182,8 @@ def _of_first(eager: Any, change: Callable[[Tensor], Tensor]) -> Callable[..., A
     return candidate
 
 
-def _after(eager: Any, change: Callable[[Any, tuple[Tensor, ...]], Any]) -> Callable[..., Any]:
-    return lambda *given, **mode: change(eager(*given, **mode), given)
+def _after(good: Any, change: Callable[[Any, tuple[Tensor, ...]], Any]) -> Callable[..., Any]:
+    return lambda *given, **mode: change(good(*given, **mode), given)
 
 
 def _zero(tensor: Tensor, outputs: Any) -> Any:
@@ -199,11 +199,11 @@ def _strided(tensor: Tensor) -> Tensor:
     return torch.stack((tensor, tensor), dim=-1)[..., 0]
 
 
-def _inside_an_input(eager: Any) -> Callable[..., Any]:
+def _inside_an_input(good: Any) -> Callable[..., Any]:
     """A view of the first input that is large enough; where none is, one tensor too many."""
 
     def candidate(*given: Any, **mode: Any) -> Any:
-        outputs = eager(*given, **mode)
+        outputs = good(*given, **mode)
         first, *others = as_tuple(outputs)
         for tensor in given:
             same = isinstance(tensor, Tensor) and tensor.dtype == first.dtype
@@ -215,8 +215,8 @@ def _inside_an_input(eager: Any) -> Callable[..., Any]:
     return candidate
 
 
-def _on_copies(eager: Any) -> Callable[..., Any]:
+def _on_copies(good: Any) -> Callable[..., Any]:
     def candidate(*given: Any, **mode: Any) -> Any:
-        return eager(*(t.clone() if isinstance(t, Tensor) else t for t in given), **mode)
+        return good(*(t.clone() if isinstance(t, Tensor) else t for t in given), **mode)
 
     return candidate

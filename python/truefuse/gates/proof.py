@@ -23,7 +23,7 @@ Check = Callable[[Context], "Complaint | None"]
 
 
 def with_candidate(context: Context, candidate: Callable) -> Context:
-    """The same check of another candidate. Planted ones are built from the eager baseline."""
+    """The same check of another candidate. Planted ones are built from the yardstick."""
     return replace(context, case=replace(context.case, candidate=candidate))
 
 
@@ -36,7 +36,7 @@ def judge(
     expected: str,
     passed: Callable[[], Result],
 ) -> Result:
-    """UNKNOWN unless `check` catches every bad candidate and accepts the eager baseline; FAIL with
+    """UNKNOWN unless `check` catches every bad candidate and accepts a good candidate; FAIL with
     `reason` if it complains of the candidate; else what `passed` gives."""
     unknown = unproven(gate, context, check, bad)
     if unknown:
@@ -58,24 +58,39 @@ def judge(
 def unproven(
     gate: str, context: Context, check: Check, bad: Mapping[str, Callable]
 ) -> Result | None:
-    """None if `check` catches every bad candidate and accepts the eager baseline, else UNKNOWN."""
+    """None if `check` catches every bad candidate and accepts a good candidate, else UNKNOWN."""
     faults = []
+    small = _representative(context)
     for name, candidate in bad.items():
         try:
-            caught = check(with_candidate(context, candidate))
+            caught = check(with_candidate(small, candidate))
         except CandidateRaised as error:
             faults.append(f"could not plant {name}: {error}")
             continue
         if not caught:
             faults.append(f"did not catch {name}")
     try:
-        found = check(with_candidate(context, context.baseline))
+        found = check(with_candidate(small, small.good))
         complaint = f"{found.what} {found.where}" if found else ""
     except CandidateRaised as error:
         complaint = str(error)
     if complaint:
         faults.append(f"turned away a good candidate: {complaint}")
     return self_test_failed(gate, faults) if faults else None
+
+
+def _representative(context: Context) -> Context:
+    """The first and the last dtype in one mode, at few sizes: enough to see whether a check works."""
+    case = context.case
+    return replace(
+        context,
+        case=replace(
+            case,
+            dtypes=tuple(dict.fromkeys((case.dtypes[0], case.dtypes[-1]))),
+            modes=case.modes[:1],
+            edge_sizes=case.edge_sizes[:3],
+        ),
+    )
 
 
 def self_test_failed(gate: str, faults: list[str]) -> Result:
