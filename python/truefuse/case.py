@@ -132,7 +132,11 @@ class Case:
 
 
 class CaseError(Exception):
-    """The case cannot be found or is no case; the text is for the user."""
+    """A case file that raises; the text is for the user."""
+
+
+class NotFound(CaseError):
+    """There is no such case, or the file is no case."""
 
 
 def builtin_directory() -> Path:
@@ -150,12 +154,12 @@ def load(name_or_path: str) -> Case:
         path = builtin_directory() / name_or_path / "case.py"
         if not re.fullmatch(r"\w+", name_or_path) or not path.is_file():
             choices = ", ".join(builtin_names()) or "none in this installation"
-            raise CaseError(
+            raise NotFound(
                 f"unknown operator '{name_or_path}'. Operators: {choices}; or the path of a case "
                 "file ending in .py."
             )
     if not path.is_file():
-        raise CaseError(f"case file '{path}' does not exist.")
+        raise NotFound(f"case file '{path}' does not exist.")
     return _from_file(path.resolve())
 
 
@@ -171,7 +175,7 @@ def _from_file(path: Path) -> Case:
     except Exception as error:
         raise CaseError(f"case file '{path}' raised {type(error).__name__}: {error}") from error
     if not isinstance(found, Case):
-        raise CaseError(
+        raise NotFound(
             f"case file '{path}' defines no case: it needs `case = truefuse.case.Case(...)` or a "
             "function `def case()` that returns one."
         )

@@ -21,6 +21,7 @@ def run(
     only: Collection[str] = (),
     on_result: Callable[[Result], None] = lambda result: None,
     progress: Callable[[str], None] = lambda text: None,
+    on_step: Callable[[str], None] = lambda name: None,
     share: float | None = None,
 ) -> Report:
     """Checks `context.case`. With `only`, just those gates run: that can reject, never accept. `share`:
@@ -29,12 +30,13 @@ def run(
     results: list[Result] = []
     for gate in gates.GATES:
         if chosen(gate.NAME):
-            progress(gate.NAME)
+            on_step(gate.NAME)
             results.append(gates.run_one(gate, context))
             on_result(results[-1])
     verdict = combine(results, complete=not only)
     performance = None
     if verdict is Verdict.ACCEPT:
+        on_step(MEASURE)
         result, performance = _measured(context, progress, share)
         results.append(result)
         on_result(result)

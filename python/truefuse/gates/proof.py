@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from truefuse.context import CandidateRaised, Context
-from truefuse.verdict import Result, Status
+from truefuse.verdict import SELF_TEST_FAILED, Result, Status
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def self_test_failed(gate: str, faults: list[str]) -> Result:
     return Result(
         gate,
         Status.UNKNOWN,
-        "self-test-failed",
+        SELF_TEST_FAILED,
         f"cannot be trusted here: {faults[0]}",
         expected="every planted fault caught, the known-good candidate accepted",
         got="; ".join(faults),
