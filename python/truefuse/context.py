@@ -43,7 +43,7 @@ class Context:
     seed: int
     target: str = ""  # the case as it was named on the command line
     contract: dict[str, Any] | None = None
-    flags_before: Mapping[str, Any] | None = None  # global flags before the case was loaded
+    loading_changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `flags`
     _dtypes: dict[str, dict[str, torch.dtype]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

@@ -37,7 +37,8 @@ ASCII = str.maketrans(
         "✗": "x",
     }
 )
-SHOWN_LINES = {"compile", "numerics", "gradients"}
+# How many lines of a gate that passed are worth showing; all are in the report.
+SHOWN_LINES = {"contract": 3, "compile": 8, "numerics": 16, "gradients": 16}
 
 
 class Screen:
@@ -81,8 +82,8 @@ def show_result(screen: Screen, result: Result) -> None:
     mark = screen.mark(result.status)
     style = STYLES[result.status]
     screen.line(f"{mark} {result.gate:<12} {result.summary}", style if mark != "✓" else "")
-    if result.status is Status.PASS and result.gate in SHOWN_LINES:
-        for line in result.lines:
+    if result.status is Status.PASS:
+        for line in result.lines[: SHOWN_LINES.get(result.gate, 0)]:
             screen.line(line, "dim", indent=4)
     if result.status in (Status.FAIL, Status.UNKNOWN):
         for name, text in (

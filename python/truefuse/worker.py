@@ -39,7 +39,8 @@ def main() -> None:
     except (cases.CaseError, RuntimeError) as error:
         send("result", result=_raised(error, request).to_json())
         return
-    context = Context(case, device, request["seed"], request["target"], contract, before)
+    changed = flags.changes(before, flags.snapshot(device))
+    context = Context(case, device, request["seed"], request["target"], contract, changed)
     report = check.run(
         context,
         request["only"],

@@ -57,7 +57,10 @@ def run(context: Context) -> Result:
         lines=[
             contract["text"],
             f"accepts  {', '.join(dict.fromkeys(accepted))} (empty: {counted})",
-            *(f"refuses  {rule}: {text}" for rule, text in refusals.items()),
+            *(
+                f"refuses  {rule}: {text}"
+                for rule, text in sorted(refusals.items(), key=_size_first)
+            ),
         ],
         numbers={
             "contract": contract["text"],
@@ -66,6 +69,11 @@ def run(context: Context) -> Result:
             "empty_launches": empty,
         },
     )
+
+
+def _size_first(refusal: tuple[str, str]) -> bool:
+    """A wrong size is the mistake that is made most: its sentence is the one to be shown."""
+    return not refusal[0].endswith("short")
 
 
 def _forbidden(context: Context, contract: dict[str, Any]) -> list[Negative]:

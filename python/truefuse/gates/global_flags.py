@@ -19,10 +19,10 @@ NAME = "flags"
 
 def run(context: Context) -> Result:
     good = context.good
-    if context.flags_before is not None:
-        found = flags.changes(dict(context.flags_before), flags.snapshot(context.device))
-        if found:
-            return _loading(found)
+    # To draw random numbers while it is loaded is a case's own affair.
+    found = {k: v for k, v in context.loading_changed.items() if not k.startswith("random")}
+    if found:
+        return _loading(found)
     return judge(
         NAME,
         context,
