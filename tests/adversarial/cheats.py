@@ -478,6 +478,12 @@ ROWS: tuple[Row, ...] = (
     Row("A6 results kept by id and version", "remembered", keyed(lambda t: (id(t), t._version))),
     Row("A6 results kept by a sample", "remembered",
         keyed(lambda t: (float(t.sum()) if t.numel() < 2 else float(t.flatten()[0])))),
+    Row(
+        "A6 results kept by all of the contents",
+        "remembered",
+        keyed(lambda t: tuple(t.flatten().tolist())),
+        keeps_a_plan,
+    ),
     Row("A6 patched clock", "flags", patches_the_clock),
     Row("A6 patched comparison", "flags", patches_the_comparison),
     Row("A8 empty list", "outputs", empty_list),

@@ -3,7 +3,7 @@
 The contents are changed through an alias, so that the tensor, its address, its shape and its version
 counter all stay as they were: whatever a cache of results is keyed on but the contents. They are also
 changed in part, the first and last elements staying, for a cache that looks at samples; and equal
-contents come at fresh addresses.
+contents come at fresh addresses. A memory of results by their contents shows in what it takes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from truefuse import memory
 from truefuse.case import Inputs, Mode
 from truefuse.context import (
     Context,
@@ -42,6 +43,7 @@ def run(context: Context) -> Result:
             "results kept by address": _keeps(good, by_address),
             "results kept by tensor and version": _keeps(good, by_version),
             "results kept by a sample of the contents": _keeps(good, by_sample),
+            "results kept by their contents": _keeps(good, by_contents),
             "one output buffer for all calls": _one_buffer(good),
         },
         "stale-result",
@@ -61,7 +63,7 @@ def examine(context: Context) -> Complaint | None:
             found = _examine_one(context, dtype, mode)
             if found:
                 return found
-    return None
+    return _keeps_memory(context, context.case.dtypes[0], context.case.modes[0])
 
 
 def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint | None:
@@ -88,6 +90,27 @@ def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint 
     if coarse_error(context, moved, mode, context.candidate(moved, mode)):
         return Complaint("the result depends on the address", where)
     return None
+
+
+def _keeps_memory(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint | None:
+    """Results that are kept under their contents are right, and take memory with every new input."""
+    case = context.case
+    held: list[int] = []
+    for call in range(3):  # the first may set up what every call needs
+        inputs = context.inputs(case.small_size, dtype, case.kinds[0], NAME, "memory", call)
+        given = tuple(inputs.values())
+        found = memory.kept(context, lambda given=given: _dropped(case.candidate(*given, **mode)))
+        held.append(found or 0)
+    if min(held[1:]) > 0:
+        where = describe(inputs, mode)
+        return Complaint(
+            "keeps memory of every call", where, got=f"{held[-1]} bytes after the last"
+        )
+    return None
+
+
+def _dropped(outputs: Any) -> None:
+    """A profiler must see the result go."""
 
 
 def _inner_part(inputs: Inputs, fresh: Inputs) -> Inputs:
@@ -117,6 +140,10 @@ def by_version(given: tuple[Any, ...]) -> object:
 
 def by_sample(given: tuple[Any, ...]) -> object:
     return [[float(t.reshape(-1)[i]) for i in (0, -1)] for t in _all(given) if t.numel()]
+
+
+def by_contents(given: tuple[Any, ...]) -> object:
+    return [(tensor.shape, tensor.flatten().tolist()) for tensor in _all(given)]
 
 
 def _all(given: tuple[Any, ...]) -> list[Tensor]:
