@@ -83,6 +83,8 @@ def run(
             elif kind == "result":
                 results.append(_result(message["result"]))
                 on_result(results[-1])
+            elif kind == "end":
+                return _unfinished(request, results)
             elif kind == "no-case":
                 raise NoCase(message["text"])
             elif kind == "report":

@@ -38,6 +38,7 @@ def main() -> None:
         return
     except (cases.CaseError, RuntimeError) as error:
         send("result", result=_raised(error, request).to_json())
+        send("end")
         return
     changed = flags.changes(before, flags.snapshot(device))
     context = Context(case, device, request["seed"], request["target"], contract, changed)

@@ -224,7 +224,8 @@ def test_fault_is_rejected(small, gate, candidate, reason):
 @pytest.mark.parametrize("gate", gates.names())
 def test_honest_twin_is_accepted(small, gate):
     found = run(small, gate)
-    assert found.status is Status.PASS, found
+    on_gpu = gate in ("streams", "sync", "capture", "launches")
+    assert found.status is (Status.SKIP if on_gpu else Status.PASS), found
 
 
 def test_gradients_are_welcome(small):

@@ -23,8 +23,7 @@ def run(context: Context) -> Result:
             NAME,
             Status.PASS,
             "none-declared",
-            "the case declares no gradient, so there is none to be wrong; whether a call that asks "
-            "for one is refused, the training gate shows",
+            "the case declares none; the training gate shows that a call for one is refused",
         )
     table: list[dict[str, Any]] = []
     for dtype in context.case.dtypes:
