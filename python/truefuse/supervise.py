@@ -37,6 +37,10 @@ class NoCase(Exception):
     """There is no case to check: a usage error, and the text is for the user."""
 
 
+class NoDevice(Exception):
+    """The device does not even add one and one."""
+
+
 @dataclass
 class Request:
     target: str
@@ -62,7 +66,7 @@ def run(
     on_result: Callable[[Result], None] = lambda result: None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
-    """Raises NoCase."""
+    """Raises NoCase or NoDevice."""
     child = _Child(request)
     results: list[Result] = []
     step, begin, limit = START, time.monotonic(), START_SECONDS
@@ -87,6 +91,8 @@ def run(
                 return _unfinished(request, results)
             elif kind == "no-case":
                 raise NoCase(message["text"])
+            elif kind == "no-device":
+                raise NoDevice(message["text"])
             elif kind == "report":
                 return _finished(request, results, message["report"])
     finally:

@@ -28,6 +28,11 @@ def main() -> None:
         pipe.write(json.dumps({"kind": kind, **content}) + "\n")
 
     device = torch.device(request["device"])
+    try:
+        torch.ones(1, device=device).add(1).item()
+    except RuntimeError as error:
+        send("no-device", text=str(error).splitlines()[0])
+        return
     before = flags.snapshot(device)
     send("step", name=LOAD)
     try:

@@ -34,6 +34,13 @@ def swish_bias_reference(x, bias):
     return x / (1 + torch.exp(-(x + bias)))
 
 
+def swish_bias_gradients(sent, x, bias):
+    """Without cancellation, for any x."""
+    s, rest = torch.sigmoid(x + bias), torch.sigmoid(-(x + bias))
+    other = sent * x * s * rest
+    return sent * s + other, other.sum_to_size(bias.shape)
+
+
 def swish_bias_sizes(sent, x, bias):
     s, rest = torch.sigmoid(x + bias), torch.sigmoid(-(x + bias))
     own, other = (sent * s).abs().maximum((sent * x * s * rest).abs()), sent * x * s * rest
@@ -41,7 +48,10 @@ def swish_bias_sizes(sent, x, bias):
 
 
 def swish_bias_inputs(size, dtype, device, generator, kind):
+    """kind: "normal"; "large", where 1 + x and x are one number in float32."""
     x = 2 * torch.randn(size, generator=generator, dtype=torch.float64)
+    if kind == "large":
+        x = x * 2.0**26
     bias = torch.randn(size[-1], generator=generator, dtype=torch.float64)
     return {"x": x.to(device, dtype), "bias": bias.to(device, dtype)}
 
@@ -57,6 +67,7 @@ SWISH_BIAS = Case(
     reference=swish_bias_reference,
     make_inputs=swish_bias_inputs,
     gradients=("x", "bias"),
+    reference_gradients=swish_bias_gradients,
     gradient_scale=swish_bias_sizes,
     dtypes=(torch.float32, torch.float64, torch.bfloat16),
     faults={"bias off by one": bias_shifted},

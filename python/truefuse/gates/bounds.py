@@ -67,7 +67,7 @@ def guard(like: Tensor, pattern: int, offset: int = 0, guard_bytes: int = GUARD_
     return Guarded(buffer, begin, end, pattern, view)
 
 
-@dataclass
+@dataclass(eq=False)
 class GuardedAllocations(TorchDispatchMode):
     """Fresh memory that is asked for through the dispatcher comes between guards."""
 
