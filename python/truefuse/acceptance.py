@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from truefuse.context import Context
+import torch
+
 from truefuse.verdict import Result, Status
 
 Evidence = str | None
 
 
 def points(
-    context: Context, results: list[Result], performance: dict[str, Any] | None
+    target: str,
+    device: torch.device,
+    replay: str,
+    results: list[Result],
+    performance: dict[str, Any] | None,
 ) -> list[dict[str, Any]]:
-    """[{point, evidence or None, how}]; `how` says what would show a point that has no evidence."""
+    """[{point, evidence or None, how}]; `how` says what would show a point that has no evidence.
+    `target` is the case as it was named, `replay` the command that checks it again."""
     by_gate = {result.gate: result for result in results}
-    again = context.replay()
-    on_gpu = context.device.type == "cuda"
-    gpu = f"truefuse check {context.target} --device cuda" if not on_gpu else again
+    again = replay
+    on_gpu = device.type == "cuda"
+    gpu = f"truefuse check {target} --device cuda" if not on_gpu else again
 
     def passed(gate: str) -> Evidence:
         return _passed_on(by_gate, gate)
@@ -43,7 +49,7 @@ def points(
         (
             "The cache key holds source and runtime fingerprints",
             None,
-            f"truefuse cache why {context.case.name}",
+            f"truefuse cache why {target}",
         ),
         ("No build product in the source tree", _clean_sources(by_gate), again),
         ("Real shapes", _real_shapes(performance), again),

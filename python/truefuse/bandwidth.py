@@ -19,7 +19,7 @@ CPU_BUFFER, GPU_BUFFER = 64 << 20, 1 << 30
 # Beyond what was measured a device may have this much in hand; a call that beats it has not done the
 # work. On a CPU the buffer lies in its cache, which is faster than memory already.
 MARGIN = {"cpu": 2.0, "cuda": 1.25}
-REPEATS = 7
+REPEATS = 15
 
 
 def last_cache_bytes(device: torch.device) -> int:
@@ -37,9 +37,12 @@ def last_cache_bytes(device: torch.device) -> int:
     return max(sizes)
 
 
-def measured(context: Context) -> float:
-    """Bytes per second, the best of copying, reading and writing."""
-    count = (GPU_BUFFER if context.device.type == "cuda" else CPU_BUFFER) // 4
+def measured(context: Context, size: int | None = None) -> float:
+    """Bytes per second, the best of copying, reading and writing a buffer of `size` bytes, by default
+    a large one."""
+    if size is None:
+        size = GPU_BUFFER if context.device.type == "cuda" else CPU_BUFFER
+    count = max(1, size // 4)
     source = torch.ones(count, device=context.device)
     target = torch.empty_like(source)
     trials: tuple[tuple[int, Callable[[], object]], ...] = (

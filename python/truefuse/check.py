@@ -49,7 +49,9 @@ def run(
         verdict=verdict,
         results=results,
         environment=environment.describe(context.device),
-        acceptance=acceptance.points(context, results, performance),
+        acceptance=acceptance.points(
+            context.target, context.device, context.replay(), results, performance
+        ),
         performance=performance,
     )
 

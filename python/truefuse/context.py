@@ -97,6 +97,7 @@ class Context:
             for name in self.case.mutates:
                 if wide[name] is not inputs[name]:
                     inputs[name].copy_(wide[name])
+            # Behind the outputs' dtypes come those of the mutated inputs.
             made = [out.to(d) for out, d in zip(as_tuple(outputs), dtypes, strict=False)]
             return made[0] if isinstance(outputs, Tensor) else tuple(made)
 

@@ -253,12 +253,18 @@ class _Shape:
     def _physics(self, ours: list[float]) -> None:
         if not self.sets.cold:
             return  # what lies in a cache may be faster than memory
-        least = bandwidth.floor_seconds(self.context, self.sets.bytes_moved, self.peak)
-        if stats.median(ours) < least:
+        moved, seconds = self.sets.bytes_moved, stats.median(ours)
+        # A busy machine may have measured too little: before anybody is accused it is asked again, on
+        # buffers of the call's own size, which a cache may hold, and on the large ones.
+        for size in (moved // 2, None):
+            if seconds >= bandwidth.floor_seconds(self.context, moved, self.peak):
+                return
+            self.peak = max(self.peak, bandwidth.measured(self.context, size))
+        least = bandwidth.floor_seconds(self.context, moved, self.peak)
+        if seconds < least:
             raise Refuted(
                 "faster-than-memory",
-                f"{list(self.size)}: {stats.median(ours) * 1e6:.4g} µs for "
-                f"{self.sets.bytes_moved} bytes",
+                f"{list(self.size)}: {seconds * 1e6:.4g} µs for {moved} bytes",
                 f"at least {least * 1e6:.4g} µs: memory was seen to move "
                 f"{self.peak / 1e9:.4g} GB/s at best",
             )

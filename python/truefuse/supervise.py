@@ -209,7 +209,7 @@ def _finished(request: Request, results: list[Result], data: dict[str, Any]) -> 
 
 def _unfinished(request: Request, results: list[Result]) -> Report:
     """What can be said without the child, whose device may be in a bad state."""
-    from truefuse import environment
+    from truefuse import acceptance, environment
 
     return Report(
         case=request.target,
@@ -219,4 +219,7 @@ def _unfinished(request: Request, results: list[Result]) -> Report:
         verdict=combine(results, complete=False),
         results=results,
         environment=environment.describe(torch.device("cpu")),
+        acceptance=acceptance.points(
+            request.target, torch.device(request.device), request.replay(), results, None
+        ),
     )

@@ -71,6 +71,7 @@ def test_a_call_that_ends_the_process(tmp_path, calling):
     reason, words = ENDINGS[calling]
     last = found.results[-1]
     assert (found.verdict, last.gate, last.reason) == (Verdict.REJECT, "outputs", reason), last
+    assert len(found.acceptance) == 13 and not any(row["evidence"] for row in found.acceptance[:2])
     assert words in last.got and last.replay.endswith("--gate outputs")
 
 

@@ -48,6 +48,7 @@ def run(context: Context) -> Result:
             got=f"{empty} launches",
             first=f"empty {list(context.case.empty_sizes[0])}",
         )
+    forms = list(dict.fromkeys(accepted))
     counted = "launches not counted on this device" if empty is None else "nothing launched"
     return Result(
         NAME,
@@ -56,7 +57,7 @@ def run(context: Context) -> Result:
         f"{len(accepted)} allowed calls right, {len(refusals)} forbidden calls refused by name",
         lines=[
             contract["text"],
-            f"accepts  {', '.join(dict.fromkeys(accepted))} (empty: {counted})",
+            f"accepts  {len(forms)} forms of a call, such as {', '.join(forms[::4])} (empty: {counted})",
             *(
                 f"refuses  {rule}: {text}"
                 for rule, text in sorted(refusals.items(), key=_size_first)

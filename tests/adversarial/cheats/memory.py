@@ -60,6 +60,21 @@ def super_batch():
     return checked(candidate)
 
 
+def remembers_large_contents():
+    """Right and far too fast: looks at a few elements of a large input, and knows the rest."""
+    kept = {}
+
+    def candidate(x, bias):
+        if x.numel() < 1 << 14:
+            return wide(swish_bias)(x, bias)
+        key = (tuple(x.flatten()[:16].tolist()), tuple(bias[:16].tolist()))
+        if key not in kept:
+            kept[key] = wide(swish_bias)(x, bias)
+        return kept[key]
+
+    return checked(candidate)
+
+
 def keeps_a_plan():
     """What an honest operator may keep by shape: anything that is no result."""
     plans = {}
@@ -100,6 +115,13 @@ def one_buffer():
 
 
 ROWS = (
+    Row(
+        "B10 memoised results of large inputs: faster than memory",
+        "measure",
+        remembers_large_contents,
+        keeps_a_plan,
+        changes=lambda: {"timing_sizes": ((2048, 4096),)},
+    ),
     Row(
         "A1 output is memory that held the answer",
         "unwritten",
