@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from truefuse.context import Context
+import torch
+
 from truefuse.verdict import Result, Status
 
 Evidence = str | None
 
 
 def points(
-    context: Context, results: list[Result], performance: dict[str, Any] | None
+    target: str,
+    device: torch.device,
+    replay: str,
+    results: list[Result],
+    performance: dict[str, Any] | None,
 ) -> list[dict[str, Any]]:
-    """[{point, evidence or None, how}]; `how` says what would show a point that has no evidence."""
+    """[{point, evidence or None, how}]; `how` says what would show a point that has no evidence.
+    `target` is the case as it was named, `replay` the command that checks it again."""
     by_gate = {result.gate: result for result in results}
-    again = context.replay()
-    on_gpu = context.device.type == "cuda"
-    gpu = f"truefuse check {context.target} --device cuda" if not on_gpu else again
-    gpu_tests = "make gpu"
+    again = replay
+    on_gpu = device.type == "cuda"
+    gpu = f"truefuse check {target} --device cuda" if not on_gpu else again
 
     def passed(gate: str) -> Evidence:
-        result = by_gate.get(gate)
-        return result.summary if result and result.status is Status.PASS else None
+        return _passed_on(by_gate, gate)
 
     def all_passed(*gates: str) -> Evidence:
         found = [passed(gate) for gate in gates]
@@ -33,9 +37,9 @@ def points(
         ("Reference semantics and approximation identical", passed("numerics"), again),
         ("Errors for device, dtype, shape and layout are clear", passed("contract"), again),
         ("An empty input launches nothing", _nothing_launched(by_gate), gpu),
-        ("Work goes to the current stream", None, gpu_tests),
-        ("Launch status checked", None, gpu_tests),
-        ("Random and edge tests pass", all_passed("edges", "numerics", "special"), again),
+        ("Work goes to the current stream", _passed_on(by_gate, "streams"), gpu),
+        ("Launch status checked", None, "make gpu"),
+        ("Random and edge tests pass", all_passed("edges", "numerics", "special", "drift"), again),
         (
             "Benchmark synchronised on both sides",
             performance["method"] if performance and on_gpu else None,
@@ -45,7 +49,7 @@ def points(
         (
             "The cache key holds source and runtime fingerprints",
             None,
-            f"truefuse cache why {context.case.name}",
+            f"truefuse cache why {target}",
         ),
         ("No build product in the source tree", _clean_sources(by_gate), again),
         ("Real shapes", _real_shapes(performance), again),
@@ -54,9 +58,18 @@ def points(
             None,
             "run the model with and without the operator and compare its outputs first",
         ),
-        ("Backward implemented and verified, or training refused", passed("training"), again),
+        (
+            "Backward implemented and verified, or training refused",
+            all_passed("training", "gradients"),
+            again,
+        ),
     ]
     return [{"point": point, "evidence": found, "how": how} for point, found, how in rows]
+
+
+def _passed_on(by_gate: dict[str, Result], gate: str) -> Evidence:
+    result = by_gate.get(gate)
+    return result.summary if result and result.status is Status.PASS else None
 
 
 def _numbers(by_gate: dict[str, Result], gate: str) -> dict[str, Any]:
@@ -98,4 +111,4 @@ def _real_shapes(performance: dict[str, Any] | None) -> Evidence:
     if not performance:
         return None
     shapes = ", ".join("×".join(map(str, shape["size"])) for shape in performance["shapes"])
-    return f"{shapes}: every element near mathematics, the last output of every timed sample bit-identical"
+    return f"{shapes}: every element near mathematics, every timed result bit-identical"

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Inputs = dict[str, Tensor]  # by argument name, in the order of the call
+Inputs = dict[str, Any]  # tensors (or None) by argument name, in the order of the call
+Outputs = Tensor | tuple[Tensor, ...]
 Mode = dict[str, Any]  # keyword arguments that are no tensors
 Size = tuple[int, ...]
 
@@ -39,18 +40,20 @@ DEFAULT_TOLERANCE: Mapping[torch.dtype, Tolerance] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One operator to check. Every callable is called as `f(*inputs.values(), **mode)`.
+    """One operator to check. Every callable is called as `f(*inputs.values(), **mode)`, gives one
+    tensor or a tuple of tensors, and changes the inputs named in `mutates` in place.
 
     The first baseline is eager PyTorch: the yardstick of accuracy for float32 and float64 (for half
-    types the yardstick is that same baseline in float32, rounded once).
+    types the yardstick is that same baseline in float32, rounded once, or `yardstick`), and for
+    gradients its autograd.
     """
 
     name: str
-    candidate: Callable[..., Tensor]
-    baselines: Mapping[str, Callable[..., Tensor]]
-    # Mathematics: gets float64 tensors and gives float64. Never the candidate, nor its formula's
-    # weaknesses. With `gradients`, autograd can differentiate it.
-    reference: Callable[..., Tensor]
+    candidate: Callable[..., Outputs]
+    baselines: Mapping[str, Callable[..., Outputs]]
+    # Mathematics: gets float64 in place of floating tensors and gives float64. Never the candidate,
+    # nor its formula's weaknesses. With `gradients`, autograd can differentiate it.
+    reference: Callable[..., Outputs]
     # (size, dtype, device, generator, kind) -> inputs. The generator is on the CPU.
     make_inputs: Callable[[Size, torch.dtype, torch.device, torch.Generator, str], Inputs]
 
@@ -58,15 +61,42 @@ class Case:
     dtypes: Sequence[torch.dtype] = (torch.float32,)
     kinds: Sequence[str] = ("normal",)
     gradients: tuple[str, ...] = ()  # names of the inputs that can be differentiated
+    mutates: tuple[str, ...] = ()  # names of the inputs that are changed in place
+    layouts: Mapping[str, str] = field(default_factory=dict)  # input -> its layout, in the language
     # Kinds whose inputs leave no rounding before the function itself: here the candidate may be no
     # worse than eager in any binade (or 2 ulp where eager does better).
     strict_kinds: Sequence[str] = ()
 
+    # Half types with declared rounding points: float32 arithmetic that rounds where the operator
+    # does. Gets the half tensors themselves.
+    yardstick: Callable[..., Outputs] | None = None
+    # dtype -> the reference with the rounding points declared for that half type.
+    rounded_reference: Callable[[torch.dtype], Callable[..., Outputs]] | None = None
+    # Where a result is a sum that may cancel: the size of its summands, in the form of the outputs
+    # (then the mutated inputs), from float64. Errors count in ulps of that size where it is larger.
+    scale: Callable[..., Outputs] | None = None
+    # (*gradients of the outputs, *inputs, **mode) -> one tensor for each of `gradients`, in float64:
+    # where autograd of the reference loses digits or gives NaN, and the size of summands as in `scale`
+    # (without it: of the sum over the rows to which an input was broadcast).
+    reference_gradients: Callable[..., Outputs] | None = None
+    gradient_scale: Callable[..., Outputs] | None = None
+
+    # What a size means is for make_inputs to say; these suit [rows, hidden]. `small` and `medium` are
+    # for checks of behaviour, `special` for infinities and the like, at lengths that reach vector
+    # code, its tail, and both.
+    small_size: Size = (5, 24)
+    medium_size: Size = (67, 257)
+    special_sizes: Sequence[Size] = ((1, 1), (1, 7), (1, 8), (1, 16), (1, 33))
+    empty_sizes: Sequence[Size] = ((0, 8), (3, 0), (2, 0, 8))
+    rank_sizes: Sequence[Size] = ((8,), (3, 8), (5, 1), (2, 3, 8), (2, 1, 3, 8), (2, 1, 3, 1, 8))
     edge_sizes: Sequence[Size] = ((1, 1), (2, 3), (3, 255), (2, 256), (5, 257), (7, 31), (1, 1009))
     numeric_size: Size = (128, 512)
     timing_sizes: Sequence[Size] = ((1024, 768), (4096, 1024), (8192, 2048))
     timing_dtype: torch.dtype = torch.float32
     timing_mode: Mode | None = None  # None: the first of `modes`
+    # Why a baseline makes copies that could be left out: for instance that the model makes them.
+    baseline_copies: str = ""
+    drift_steps: int = 256  # calls in a row, each on the state that the last one left
 
     # The operator's name in torch.ops, for its contract, its compiled kernels and its error texts.
     operator: str | None = None
@@ -83,6 +113,16 @@ class Case:
     tolerance: Mapping[torch.dtype, Tolerance] = field(default_factory=dict)
     source: Path | None = None  # the case file, set by load()
 
+    def __post_init__(self) -> None:
+        for name in ("gradients", "mutates"):
+            if isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} is a string; it must be a tuple of argument names")
+        if self.gradients and self.mutates:
+            raise ValueError(
+                "a case cannot have both gradients and mutates: autograd keeps inputs as they were; "
+                "write one case for each form"
+            )
+
     def tolerance_for(self, dtype: torch.dtype) -> Tolerance:
         return self.tolerance.get(dtype, DEFAULT_TOLERANCE[dtype])
 
@@ -92,7 +132,11 @@ class Case:
 
 
 class CaseError(Exception):
-    """The case cannot be found or is no case; the text is for the user."""
+    """A case file that raises; the text is for the user."""
+
+
+class NotFound(CaseError):
+    """There is no such case, or the file is no case."""
 
 
 def builtin_directory() -> Path:
@@ -110,12 +154,12 @@ def load(name_or_path: str) -> Case:
         path = builtin_directory() / name_or_path / "case.py"
         if not re.fullmatch(r"\w+", name_or_path) or not path.is_file():
             choices = ", ".join(builtin_names()) or "none in this installation"
-            raise CaseError(
+            raise NotFound(
                 f"unknown operator '{name_or_path}'. Operators: {choices}; or the path of a case "
                 "file ending in .py."
             )
     if not path.is_file():
-        raise CaseError(f"case file '{path}' does not exist.")
+        raise NotFound(f"case file '{path}' does not exist.")
     return _from_file(path.resolve())
 
 
@@ -131,7 +175,7 @@ def _from_file(path: Path) -> Case:
     except Exception as error:
         raise CaseError(f"case file '{path}' raised {type(error).__name__}: {error}") from error
     if not isinstance(found, Case):
-        raise CaseError(
+        raise NotFound(
             f"case file '{path}' defines no case: it needs `case = truefuse.case.Case(...)` or a "
             "function `def case()` that returns one."
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from truefuse import acceptance, environment, gates
 from truefuse.context import Context
-from truefuse.measure import WrongOutput, measure
+from truefuse.measure import Refuted, measure
 from truefuse.report import Report
 from truefuse.verdict import Result, Status, Verdict, combine
 
@@ -21,19 +21,23 @@ def run(
     only: Collection[str] = (),
     on_result: Callable[[Result], None] = lambda result: None,
     progress: Callable[[str], None] = lambda text: None,
+    on_step: Callable[[str], None] = lambda name: None,
+    share: float | None = None,
 ) -> Report:
-    """Checks `context.case`. With `only`, just those gates run: that can reject, never accept."""
+    """Checks `context.case`. With `only`, just those gates run: that can reject, never accept. `share`:
+    the operator's part of a model's time."""
     chosen = (lambda name: name in only) if only else (lambda name: True)
     results: list[Result] = []
     for gate in gates.GATES:
         if chosen(gate.NAME):
-            progress(gate.NAME)
+            on_step(gate.NAME)
             results.append(gates.run_one(gate, context))
             on_result(results[-1])
     verdict = combine(results, complete=not only)
     performance = None
     if verdict is Verdict.ACCEPT:
-        result, performance = _measured(context, progress)
+        on_step(MEASURE)
+        result, performance = _measured(context, progress, share)
         results.append(result)
         on_result(result)
         verdict = combine(results)
@@ -45,32 +49,35 @@ def run(
         verdict=verdict,
         results=results,
         environment=environment.describe(context.device),
-        acceptance=acceptance.points(context, results, performance),
+        acceptance=acceptance.points(
+            context.target, context.device, context.replay(), results, performance
+        ),
         performance=performance,
     )
 
 
 def _measured(
-    context: Context, progress: Callable[[str], None]
+    context: Context, progress: Callable[[str], None], share: float | None
 ) -> tuple[Result, dict[str, Any] | None]:
     begin = time.perf_counter()
     performance = None
     try:
-        performance = measure(context, progress)
+        performance = measure(context, progress, share)
         count = sum(shape["outputs_checked"] for shape in performance["shapes"])
         result = Result(
             MEASURE,
             Status.PASS,
             "measured",
-            f"the last output of each of {count} timed samples checked",
+            f"{count} timed results, each bit for bit that of the untimed call; two clocks agree; "
+            "no faster than memory allows",
         )
-    except WrongOutput as error:
+    except Refuted as error:
         result = Result(
             MEASURE,
             Status.FAIL,
-            "timed-output-wrong",
-            f"wrong while it was timed: {error}",
-            expected="the result of the untimed call, bit for bit, and near mathematics",
+            error.reason,
+            f"cannot be what it seems: {error}",
+            expected=error.expected,
             got=str(error),
             first=str(error),
         )

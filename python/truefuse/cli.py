@@ -1,4 +1,4 @@
-"""The command line: check, compile, cache, layout, doctor, ops."""
+"""The command line: check, debug, compare, compile, cache, layout, doctor, ops."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ app.add_typer(cache_app, name="cache")
 app.add_typer(layout_app, name="layout")
 
 
-def refuse(sentence: str) -> NoReturn:
-    """A usage error: exit code 2, the sentence on standard error."""
+def refuse(sentence: str, code: int = 2) -> NoReturn:
+    """A usage error (2) or a device that does not work (5): the sentence on standard error."""
     from truefuse.terminal import Screen
 
     Screen(sys.stderr).line(f"truefuse: {sentence}")
-    raise typer.Exit(2)
+    raise typer.Exit(code)
 
 
 @app.command(cls=Command)
@@ -51,38 +51,56 @@ def check(
     gate: Annotated[
         list[str] | None, typer.Option(help="Run only this gate (repeatable); never accepts.")
     ] = None,
+    share: Annotated[
+        float | None, typer.Option(help="The operator's part of a model's time, 0 to 1.")
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds for loading the case and for each gate.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print report.json instead.")] = False,
 ) -> None:
-    """Run every gate, then measure if all passed. Exit: 0 accept, 1 reject, 2 usage, 3 unknown."""
-    from truefuse import case as cases
-    from truefuse import environment, gates, report, terminal
-    from truefuse.check import run
-    from truefuse.context import Context
+    """Run every gate, then measure if all passed, in a process of its own.
+
+    Exit: 0 accept, 1 reject, 2 usage, 3 unknown, 4 a gate could not prove itself, 5 device."""
+    from truefuse import environment, gates, report, supervise, terminal
+    from truefuse.verdict import exit_code
 
     chosen_device = _device(device)
     unknown = [name for name in gate or [] if name not in gates.names()]
     if unknown:
         refuse(f"unknown gate '{unknown[0]}'. Gates: {', '.join(gates.names())}.")
-    try:
-        case = cases.load(operator)
-    except cases.CaseError as error:
-        refuse(str(error))
+    if share is not None and not 0 < share <= 1:
+        refuse(f"--share is {share}; it is a part of the time, more than 0 and at most 1.")
+    if time_limit is not None and not time_limit > 0:
+        refuse(f"--time-limit is {time_limit}; it is seconds, more than 0.")
     try:
         output.mkdir(parents=True, exist_ok=True)
         report.remove(output)  # A crash must not leave an older verdict in its place.
     except OSError as error:
         refuse(f"--output {output}: {error.strerror}. Name a folder that can be written.")
-    contract = case.contract or _contract_of(case.operator)
-    context = Context(case, chosen_device, seed, operator, contract)
     screen = terminal.Screen()
     on_result, progress = _observers(screen, as_json)
     if not as_json:
         screen.line(environment.one_line(environment.describe(chosen_device)), "dim")
         screen.line(f"truefuse check {operator} · device {chosen_device} · seed {seed}")
-    found = run(context, gate or (), on_result, progress)
+    request = supervise.Request(
+        operator, str(chosen_device), seed, tuple(gate or ()), share, time_limit
+    )
+    try:
+        found = supervise.run(request, on_result, progress)
+    except supervise.NoCase as error:
+        progress("")
+        refuse(str(error))
+    except supervise.NoDevice as error:
+        progress("")
+        text = f"device '{device}' does not work: {error}. See `truefuse doctor --device`."
+        refuse(text, code=5)
     progress("")
     try:
         paths = report.write(found, output)
+        if junit is not None:
+            report.write_junit(found, junit)
     except OSError as error:
         refuse(f"--output {output}: {error.strerror}. Name a folder that can be written.")
     if as_json:
@@ -92,7 +110,44 @@ def check(
         if "performance" in data:
             terminal.show_timing(screen, data["performance"])
         terminal.show_verdict(screen, found, str(paths[1]))
-    raise typer.Exit(found.verdict.exit_code)
+    raise typer.Exit(exit_code(found.verdict, found.results))
+
+
+@app.command(cls=Command)
+def debug(
+    operator: Annotated[str, typer.Argument(help="An operator's name, or a case file (.py).")],
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N (also for ROCm, DCU).")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Of every random input.")] = DEFAULT_SEED,
+) -> None:
+    """Six steps from the environment to the model; stops at the first that fails."""
+    from truefuse import debugging
+    from truefuse.terminal import Screen
+
+    raise typer.Exit(debugging.walk(operator, _device(device), seed, Screen()))
+
+
+@app.command(cls=Command)
+def compare(
+    old: Annotated[Path, typer.Argument(help="An earlier report.json.")],
+    new: Annotated[Path, typer.Argument(help="A later one.")],
+    threshold: Annotated[
+        float, typer.Option(help="Slower by more than this is a regression.")
+    ] = 0.03,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Compare two reports. Exit: 0 no regression, 1 regression, 2 usage, 3 not comparable."""
+    from truefuse import regression
+    from truefuse.terminal import Screen
+
+    try:
+        found = regression.compare(regression.read(old), regression.read(new), threshold)
+    except regression.Unreadable as error:
+        refuse(str(error))
+    if as_json:
+        print(json.dumps(found, indent=1))
+    else:
+        regression.show(found, Screen())
+    raise typer.Exit({"OK": 0, "REGRESSION": 1, "UNKNOWN": 3}[found["verdict"]])
 
 
 @app.command(cls=Command)
@@ -253,7 +308,8 @@ def _device(name: str) -> torch.device:
     choices = ["cpu", *(["cuda"] if count else []), *(f"cuda:{i}" for i in range(count))]
     if name not in choices:
         hint = "" if count else "; torch sees no GPU"
-        refuse(f"device '{name}' is not here. Devices: {', '.join(choices)}{hint}.")
+        text = f"device '{name}' is not here. Devices: {', '.join(choices)}{hint}."
+        refuse(text, code=5 if name.startswith("cuda") else 2)
     return torch.device("cuda:0" if name == "cuda" else name)
 
 
@@ -266,10 +322,6 @@ def _operator(name: str) -> dict[str, Any]:
             return operator
     names = ", ".join(operator["name"] for operator in operators)
     refuse(f"unknown operator '{name}'. Operators: {names}.")
-
-
-def _contract_of(operator: str | None) -> dict[str, Any] | None:
-    return _operator(operator)["contract"] if operator else None
 
 
 def _observers(screen: Any, quiet: bool) -> tuple[Any, Any]:

@@ -19,11 +19,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Reference:
-    """True values for a result of `dtype`."""
+    """True values for a result of `dtype`. `scale`: the size of the summands that each is a sum of, if
+    they may cancel; errors count in ulps of the larger of value and scale."""
 
     high: Tensor
     low: Tensor
     dtype: torch.dtype
+    scale: Tensor | None = None
 
     @cached_property
     def rounded(self) -> Tensor:
@@ -31,8 +33,17 @@ class Reference:
         return self.high.to(self.dtype)
 
     @cached_property
+    def size(self) -> Tensor:
+        """The larger of |value| and scale. A value that is no number stays: a scale says nothing of
+        it."""
+        size = self.high.abs()
+        if self.scale is not None:
+            size = torch.where(size.isfinite(), size.maximum(self.scale), size)
+        return size
+
+    @cached_property
     def binade(self) -> Tensor:
-        return binade(self.high, self.dtype)
+        return binade(self.size, self.dtype)
 
     @cached_property
     def ulp(self) -> Tensor:

@@ -1,10 +1,14 @@
-"""What every gate works with: the case, the device, reproducible inputs, and calls that are safe."""
+"""What every gate works with: the case, the device, reproducible inputs, and calls that are safe.
+
+A call's results go by name: its outputs ("out", or "out[0]", "out[1]", ...), then the inputs that it has
+changed in place, under their own names.
+"""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,9 +25,15 @@ SHORT_NAMES = {
     torch.float16: "f16",
 }
 
+Results = dict[str, Tensor]
+
 
 class CandidateRaised(Exception):
     """The candidate raised on input that it has to accept; the text says what and on which input."""
+
+
+class WrongStructure(Exception):
+    """A call gave neither a tensor nor a tuple of tensors."""
 
 
 @dataclass
@@ -33,6 +43,8 @@ class Context:
     seed: int
     target: str = ""  # the case as it was named on the command line
     contract: dict[str, Any] | None = None
+    loading_changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `flags`
+    _dtypes: dict[str, dict[str, torch.dtype]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.target = self.target or self.case.name
@@ -55,13 +67,58 @@ class Context:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def call(self, function: Callable[..., Tensor], inputs: Inputs, mode: Mode) -> Tensor:
-        """`function` on `inputs`; device faults show here, not in a later call."""
-        result = function(*inputs.values(), **mode)
-        self.synchronize()
-        return result
+    @property
+    def baseline(self) -> Callable[..., Any]:
+        """The first baseline: eager PyTorch."""
+        return next(iter(self.case.baselines.values()))
 
-    def candidate(self, inputs: Inputs, mode: Mode) -> Tensor:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the inputs, in the order of the call."""
+        case = self.case
+        return tuple(self.inputs(case.small_size, case.dtypes[0], case.kinds[0], "names"))
+
+    @property
+    def good(self) -> Callable[..., Any]:
+        """A candidate known to be right, from which faults are planted: the yardstick as a callable.
+        (Eager itself may round more often in half types than any operator should.)"""
+        names = self.names
+
+        def candidate(*given: Any, **mode: Any) -> Any:
+            inputs = dict(zip(names, given, strict=True))
+            if not has_half(inputs):
+                return self.baseline(*given, **mode)
+            if self.case.yardstick is not None:
+                return self.case.yardstick(*given, **mode)
+            with torch.no_grad():
+                dtypes = [*self.result_dtypes(inputs, mode).values()]
+            wide = cast(inputs, torch.float32, HALF_TYPES)
+            outputs = self.baseline(*wide.values(), **mode)
+            for name in self.case.mutates:
+                if wide[name] is not inputs[name]:
+                    inputs[name].copy_(wide[name])
+            # Behind the outputs' dtypes come those of the mutated inputs.
+            made = [out.to(d) for out, d in zip(as_tuple(outputs), dtypes, strict=False)]
+            return made[0] if isinstance(outputs, Tensor) else tuple(made)
+
+        return candidate
+
+    def fresh(self, inputs: Inputs) -> Inputs:
+        """The same inputs, those that a call changes as copies."""
+        return {k: _copy(v) if k in self.case.mutates else v for k, v in inputs.items()}
+
+    def call(self, function: Callable[..., Any], inputs: Inputs, mode: Mode) -> Results:
+        """`function` on `inputs`, which stay as they are; device faults show here, not later."""
+        own = self.fresh(inputs)
+        outputs = function(*own.values(), **mode)
+        self.synchronize()
+        return self.named(outputs, own)
+
+    def named(self, outputs: Any, inputs: Inputs) -> Results:
+        """The results of a call that was made on `inputs`. Raises WrongStructure."""
+        return outputs_by_name(outputs) | {name: inputs[name] for name in self.case.mutates}
+
+    def candidate(self, inputs: Inputs, mode: Mode) -> Results:
         try:
             return self.call(self.case.candidate, inputs, mode)
         except Exception as error:
@@ -69,29 +126,130 @@ class Context:
                 f"{type(error).__name__}: {error} [{describe(inputs, mode)}]"
             ) from error
 
-    def eager(self, inputs: Inputs, mode: Mode) -> Tensor:
-        return self.call(next(iter(self.case.baselines.values())), inputs, mode)
+    def eager(self, inputs: Inputs, mode: Mode) -> Results:
+        return self.call(self.baseline, inputs, mode)
 
-    def yardstick(self, inputs: Inputs, mode: Mode, dtype: torch.dtype) -> Tensor:
-        """Eager for float32 and float64; for half types the same in float32, rounded once (eager
-        may round more often than an operator has to)."""
-        if dtype not in HALF_TYPES:
+    def yardstick(self, inputs: Inputs, mode: Mode) -> Results:
+        """Eager for float32 and float64; for half types the same in float32, rounded once (eager may
+        round more often than an operator has to), or what the case gives."""
+        if not has_half(inputs):
             return self.eager(inputs, mode)
-        wide = {name: tensor.float() for name, tensor in inputs.items()}
-        return self.eager(wide, mode).to(dtype)
+        if self.case.yardstick is not None:
+            return self.call(self.case.yardstick, inputs, mode)
+        dtypes = self.result_dtypes(inputs, mode)
+        wide = self.eager(cast(inputs, torch.float32, HALF_TYPES), mode)
+        return {name: tensor.to(dtypes[name]) for name, tensor in wide.items()}
 
-    def reference(self, inputs: Inputs, mode: Mode, exact: bool = False) -> Reference:
+    def result_dtypes(self, inputs: Inputs, mode: Mode) -> dict[str, torch.dtype]:
+        """Those of eager's results, by name."""
+        kinds = [value.dtype if isinstance(value, Tensor) else None for value in inputs.values()]
+        key = repr((kinds, mode, id(self.baseline)))
+        if key not in self._dtypes:
+            found = self.eager(inputs, mode)
+            self._dtypes[key] = {name: tensor.dtype for name, tensor in found.items()}
+        return self._dtypes[key]
+
+    def mathematics(self, dtype: torch.dtype) -> Callable[..., Any]:
+        """The reference for inputs of `dtype`."""
+        if dtype in HALF_TYPES and self.case.rounded_reference is not None:
+            return self.case.rounded_reference(dtype)
+        return self.case.reference
+
+    def reference(self, inputs: Inputs, mode: Mode, exact: bool = False) -> dict[str, Reference]:
         """Mathematics, on the CPU: in float64, or (`exact`) beyond it as a sum of two float64."""
-        wide = {name: tensor.detach().cpu().double() for name, tensor in inputs.items()}
-        high = self.case.reference(*wide.values(), **mode)
-        dtype = next(iter(inputs.values())).dtype
-        if not exact or self.case.exact is None:
-            return Reference(high, torch.zeros_like(high), dtype)
-        values = self.case.exact(wide, mode)
-        tops = [float(value) for value in values]
-        rests = [float(value - top) for value, top in zip(values, tops, strict=True)]
-        tensors = (torch.tensor(part, dtype=torch.float64) for part in (tops, rests))
-        return Reference(*(part.reshape(high.shape) for part in tensors), dtype)
+        wide = widened(inputs)
+        own = self.fresh(wide)
+        dtypes = self.result_dtypes(inputs, mode)
+        high = self.named(self.mathematics(main_dtype(inputs))(*own.values(), **mode), own)
+        scales: Results = {}
+        if self.case.scale is not None:
+            outputs = self.case.scale(*self.fresh(wide).values(), **mode)
+            scales = dict(zip(high, as_tuple(outputs), strict=True))
+        low = {name: torch.zeros_like(tensor) for name, tensor in high.items()}
+        if exact and self.case.exact is not None:
+            name, shape = next(iter(high)), next(iter(high.values())).shape
+            high[name], low[name] = _two_parts(self.case.exact(wide, mode), shape)
+        return {
+            name: Reference(
+                high[name], low[name], dtypes.get(name, torch.float64), scales.get(name)
+            )
+            for name in high
+        }
+
+
+def _two_parts(values: list[Any], shape: torch.Size) -> tuple[Tensor, Tensor]:
+    """mpmath numbers as sums of two float64."""
+    tops = [float(value) for value in values]
+    rests = [float(value - top) for value, top in zip(values, tops, strict=True)]
+    high, low = (torch.tensor(part, dtype=torch.float64) for part in (tops, rests))
+    return high.reshape(shape), low.reshape(shape)
+
+
+def as_tuple(outputs: Any) -> tuple[Any, ...]:
+    if outputs is None:
+        return ()
+    return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
+
+
+def outputs_by_name(outputs: Any) -> Results:
+    """Raises WrongStructure for anything but a tensor or a tuple of tensors; a list is none, and an
+    operator of PyTorch that gives several tensors gives a tuple."""
+    if isinstance(outputs, Tensor):
+        return {"out": outputs}
+    if outputs is None:
+        return {}
+    if not isinstance(outputs, tuple) or not all(isinstance(one, Tensor) for one in outputs):
+        raise WrongStructure(f"gives {type(outputs).__name__}, not a tensor or a tuple of tensors")
+    return {f"out[{number}]": one for number, one in enumerate(outputs)}
+
+
+def main_dtype(inputs: Inputs) -> torch.dtype:
+    """That of the first floating tensor, after which a call is named."""
+    return next(t.dtype for t in inputs.values() if is_floating(t))
+
+
+def is_floating(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def has_half(inputs: Inputs) -> bool:
+    return any(is_floating(value) and value.dtype in HALF_TYPES for value in inputs.values())
+
+
+def cast(inputs: Inputs, to: torch.dtype, of: tuple[torch.dtype, ...] | None = None) -> Inputs:
+    """Floating tensors (of the dtypes `of`) as `to`; integers and None as they are."""
+    return {
+        name: value.to(to) if is_floating(value) and (of is None or value.dtype in of) else value
+        for name, value in inputs.items()
+    }
+
+
+def widened(inputs: Inputs) -> Inputs:
+    """On the CPU, detached, floating tensors as float64."""
+    return cast(
+        {k: v.detach().cpu() if isinstance(v, Tensor) else v for k, v in inputs.items()},
+        torch.float64,
+    )
+
+
+def tensors(inputs: Inputs) -> Results:
+    """Without optional arguments that are None."""
+    return {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
+
+
+def _copy(value: Any) -> Any:
+    """With the same strides, unless elements share an address."""
+    if not isinstance(value, Tensor):
+        return value
+    if 0 in value.stride():
+        return value.clone()
+    return torch.empty_strided(
+        value.shape, value.stride(), dtype=value.dtype, device=value.device
+    ).copy_(value)
+
+
+def copies(inputs: Inputs) -> Inputs:
+    return {name: _copy(value) for name, value in inputs.items()}
 
 
 def short(dtype: torch.dtype) -> str:

@@ -1,45 +1,46 @@
-"""Device time on a GPU: calls captured in a graph, over inputs that no cache can hold.
+"""Device time on a GPU: calls captured in a graph, over many sets of inputs (cold) and over one (warm).
 
-The calls of one graph walk through copies of the inputs that together exceed any last-level cache
-known (a device may report only a part of its own), so that every replay reads memory.
+The results of all captured calls are checked, before the timed replays and after them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from truefuse import stats
-from truefuse.case import Inputs, Size
-from truefuse.context import Context
+from truefuse.context import Context, as_tuple
+from truefuse.gates.outputs import same_results
+from truefuse.rotation import Sets
 
-ROTATED_BYTES = 512 << 20
-MOST_SETS = 256
 REPLAYS = 40
+WARM_CALLS = 20
 
 
-def measure(context: Context, size: Size) -> dict[str, Any]:
-    """{"method", "cold", "candidate_us", "baselines": {name: {us, speedup}}}."""
+def measure(context: Context, sets: Sets) -> dict[str, Any]:
+    """{"method", "cold", "warm": {"candidate_us", "baselines": {name: {us, speedup}}}}."""
+    return {
+        "method": f"device time: events around a graph of calls, cold over {len(sets)} input sets"
+        f"{'' if sets.cold else ' (too few to be cold)'}, warm {WARM_CALLS} calls on one",
+        "cold": _state(context, sets, list(range(len(sets)))),
+        "warm": _state(context, sets, [0] * WARM_CALLS),
+    }
+
+
+def _state(context: Context, sets: Sets, chosen: list[int]) -> dict[str, Any]:
     case = context.case
-    one = context.inputs(size, case.timing_dtype, case.kinds[0], "timing")
-    input_bytes = sum(tensor.numel() * tensor.element_size() for tensor in one.values())
-    needed = max(2, math.ceil(ROTATED_BYTES / input_bytes))
-    count = min(needed, MOST_SETS)
-    sets = [one] + [{k: v.clone() for k, v in one.items()} for _ in range(count - 1)]
     functions = {"candidate": case.candidate, **case.baselines}
-    graphs = {name: _capture(context, function, sets) for name, function in functions.items()}
+    graphs = {name: _Graph(context, function, sets, chosen) for name, function in functions.items()}
+    graphs["candidate"].check()
     samples: dict[str, list[float]] = {name: [] for name in graphs}
     for _ in range(REPLAYS):
-        for name, (graph, _) in graphs.items():
-            samples[name].append(_replay(context, graph) / count)
+        for name, graph in graphs.items():
+            samples[name].append(graph.replay() / len(chosen))
+    graphs["candidate"].check()
     ours = samples["candidate"]
     return {
-        "method": f"device time: events around a graph of {count} calls over {count} input sets",
-        "cold": count == needed,
         "candidate_us": stats.median(ours) * 1e6,
         "baselines": {
             name: {
@@ -51,34 +52,47 @@ def measure(context: Context, size: Size) -> dict[str, Any]:
     }
 
 
-def _capture(
-    context: Context, function: Callable[..., Tensor], sets: list[Inputs]
-) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-    mode = context.case.timed_mode
-    side = torch.cuda.Stream(context.device)
-    side.wait_stream(torch.cuda.current_stream(context.device))
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            function(*sets[0].values(), **mode)
-    torch.cuda.current_stream(context.device).wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for inputs in sets:
-            # Each result is released at once: the graph's pool reuses its memory, as a model does.
-            result = function(*inputs.values(), **mode)
-    wanted = function(*sets[-1].values(), **mode)
-    graph.replay()
-    context.synchronize()
-    if not torch.equal(result, wanted):
-        raise RuntimeError("a replayed graph does not give the result of the call")
-    return graph, result
+class _Graph:
+    def __init__(
+        self, context: Context, function: Callable[..., Any], sets: Sets, chosen: list[int]
+    ) -> None:
+        self.context, self.sets, self.chosen = context, sets, chosen
+        mode, device = context.case.timed_mode, context.device
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                function(*context.fresh(sets.inputs[0]).values(), **mode)
+        torch.cuda.current_stream(device).wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        self.outputs = []
+        with torch.cuda.graph(self.graph):
+            for number in chosen:
+                self.outputs.append(function(*sets.inputs[number].values(), **mode))
 
+    def replay(self) -> float:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.context.synchronize()
+        begin.record()
+        self.graph.replay()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1e3
 
-def _replay(context: Context, graph: torch.cuda.CUDAGraph) -> float:
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    context.synchronize()
-    begin.record()
-    graph.replay()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / 1e3
+    def check(self) -> None:
+        """Poisons all outputs, replays once, and looks at each."""
+        for number in set(self.chosen):
+            self.sets.restore(number)
+        for output in self.outputs:
+            for tensor in as_tuple(output):
+                if tensor.is_floating_point():
+                    tensor.fill_(torch.nan)
+        self.replay()
+        if self.context.case.mutates and len(set(self.chosen)) < len(self.chosen):
+            return  # several calls in a row on one state: no single result is expected
+        for number, output in zip(self.chosen, self.outputs, strict=True):
+            results = self.context.named(output, self.sets.inputs[number])
+            if not same_results(results, self.sets.expected[number]):
+                raise RuntimeError(
+                    f"a replayed graph gives other bits than the call, on set {number}"
+                )

@@ -1,8 +1,8 @@
 """Timing a candidate beside its baselines. Called only once every gate has passed.
 
 Candidate, candidate again (the A/A run that shows how quiet the machine is) and baselines take turns
-within each round; each round begins with another of them. A sample is a batch of calls; its last output
-is checked, outside the timed region.
+within each round; each round begins with another of them. A sample is a batch of calls, each on another
+set of inputs; all results of the candidate are checked, outside the timed region.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from truefuse import graphtime, memory, stats
+from truefuse import bandwidth, graphtime, memory, sampling, stats
 from truefuse.case import Size
 from truefuse.context import Context, mode_name, short
 from truefuse.gates.edges import coarse_error
-from truefuse.gates.outputs import same_bits
+from truefuse.gates.outputs import same_results
+from truefuse.rotation import Sets
+from truefuse.sampling import AGAIN, CANDIDATE
 
 WARMUP_CALLS = 30
 WARMUP_SECONDS = 0.3
@@ -27,121 +28,270 @@ SHORTEST_SAMPLE = 200e-6  # seconds; shorter calls are timed in batches
 LEAST_ROUNDS = 30
 MOST_ROUNDS = 200
 ROUND_SECONDS = 0.8  # of timed work per shape, where LEAST_ROUNDS allow it
-AGAIN = "candidate again"
+CACHED_ROUNDS = 7
+MOVES = 3  # how often contents move on between sets while a shape is timed
+# The second clock may differ by this share and this many seconds: on a GPU it stands on the stream and
+# does not see the synchronisation itself.
+CLOCKS_AGREE = {"cpu": (0.02, 50e-6), "cuda": (0.3, 100e-6)}
+SHARES = (0.05, 0.2)
+YARDSTICK_ULPS = 64  # of the largest result
 
 
-class WrongOutput(Exception):
-    """A call gave another result while it was timed."""
+class Refuted(Exception):
+    """What was timed cannot be right: a reason code and a sentence."""
+
+    def __init__(self, reason: str, text: str, expected: str) -> None:
+        super().__init__(text)
+        self.reason, self.expected = reason, expected
 
 
 def measure(
-    context: Context, progress: Callable[[str], None] = lambda text: None
+    context: Context,
+    progress: Callable[[str], None] = lambda text: None,
+    share: float | None = None,
 ) -> dict[str, Any]:
-    """The report's performance object. Raises WrongOutput."""
+    """The report's performance object; `share` is the operator's part of a model's time. Raises
+    Refuted."""
+    progress("measuring the memory")
+    peak = bandwidth.measured(context)
     shapes = []
     with torch.no_grad():
         for size in context.case.timing_sizes:
-            progress(f"timing {' × '.join(map(str, size))}")
-            shapes.append(_shape(context, size))
+            text = " × ".join(map(str, size))
+            shapes.append(
+                _Shape(context, size, peak, lambda t, text=text: progress(f"{text} {t}")).measure()
+            )
+    cache = bandwidth.last_cache_bytes(context.device)
     return {
         "device": str(context.device),
-        "method": "end to end: host clock around calls, synchronised on both sides; warm; median of "
-        "interleaved samples; 95 % bootstrap interval of the ratio of medians",
+        "method": "end to end: host clock around calls, synchronised on both sides; median of "
+        "interleaved samples; 95 % bootstrap interval of the ratio of medians; inputs rotate over "
+        f"twice {cache >> 20} MiB, taken as the last cache",
         "memory": memory.label(context),
+        "bandwidth": {
+            "bytes_per_second": peak,
+            "method": "the best of copy, relu, sum and zero_ on a buffer of its own",
+        },
         "shapes": shapes,
+        "amdahl": amdahl(shapes[-1], (share,) if share else SHARES),
     }
 
 
-def _shape(context: Context, size: Size) -> dict[str, Any]:
-    case = context.case
-    inputs = context.inputs(size, case.timing_dtype, case.kinds[0], "timing")
-    mode = case.timed_mode
-    functions = {"candidate": case.candidate, AGAIN: case.candidate, **case.baselines}
-    calls = {
-        name: (lambda function=function: function(*inputs.values(), **mode))
-        for name, function in functions.items()
-    }
-    expected = calls["candidate"]()
-    complaint = coarse_error(context, inputs, mode, expected)
-    if complaint:
-        raise WrongOutput(f"{list(size)}: {complaint}")
-    samples = _samples(context, calls, expected)
-    ours = samples["candidate"]
-    seed = context.seed
-    same = stats.ratio_interval(samples[AGAIN], ours, seed)
-    floor = stats.noise_floor(same)
-    device_time = graphtime.measure(context, size) if context.device.type == "cuda" else None
-    baselines = []
-    for name in case.baselines:
-        speedup = stats.ratio_interval(samples[name], ours, seed)
-        baselines.append(
-            {
-                "name": name,
-                **_side(context, samples[name], calls[name]),
-                "speedup": {"value": speedup.value, "low": speedup.low, "high": speedup.high},
-                "verdict": stats.speed_verdict(speedup, floor),
-            }
-        )
+def amdahl(shape: dict[str, Any], shares: tuple[float, ...]) -> dict[str, Any]:
+    """The most that a model can gain of which this operator is a share, against the fastest baseline."""
+    fastest = min(shape["baselines"], key=lambda one: one["median_ms"])
+    ratio = fastest["speedup"]["value"]
     return {
-        "size": list(size),
-        "dtype": short(case.timing_dtype),
-        "mode": mode_name(mode),
-        "candidate": _side(context, ours, calls["candidate"]),
-        "noise": {"low": same.low, "high": same.high, "floor": floor},
-        "baselines": baselines,
-        "device_time": device_time,
-        "outputs_checked": len(ours) * 2,
+        "size": shape["size"],
+        "baseline": fastest["name"],
+        "gains": [{"share": s, "gain": 1 / (1 - s + s / ratio)} for s in shares],
     }
 
 
-def _side(context: Context, seconds: list[float], call: Callable[[], Tensor]) -> dict[str, Any]:
-    quartiles = torch.tensor(seconds, dtype=torch.float64).quantile(
-        torch.tensor([0.25, 0.75], dtype=torch.float64)
-    )
-    return {
-        "median_ms": stats.median(seconds) * 1e3,
-        "quartiles_ms": [float(value) * 1e3 for value in quartiles],
-        "samples": len(seconds),
-        "peak": memory.peak(context, call),
-    }
+class _Shape:
+    def __init__(
+        self, context: Context, size: Size, peak: float, progress: Callable[[str], None]
+    ) -> None:
+        case = context.case
+        self.context, self.size, self.peak, self.progress = context, size, peak, progress
+        self.mode = case.timed_mode
+        progress("inputs")
+        self.sets = Sets(context, size)
+        self.functions = {CANDIDATE: case.candidate, AGAIN: case.candidate, **case.baselines}
+        self.checked = 0
+        self.position = 0
+        self.clocks: dict[str, list[tuple[float, float]]] = {name: [] for name in self.functions}
+        self._right()
+
+    def _right(self) -> None:
+        """One set beside mathematics; the others, which cost as much again, beside the yardstick."""
+        context, sets = self.context, self.sets
+        complaint = coarse_error(context, sets.inputs[0], self.mode, sets.expected[0])
+        for number in sets.distinct()[1:]:
+            theirs = context.yardstick(sets.inputs[number], self.mode)
+            for name, tensor in sets.expected[number].items():
+                unit = torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
+                size = theirs[name].abs().max()
+                if not bool(((tensor - theirs[name]).abs() <= YARDSTICK_ULPS * unit * size).all()):
+                    complaint = complaint or f"far from the yardstick on set {number}"
+        if complaint:
+            text = f"{list(self.size)}: {complaint}"
+            raise Refuted("timed-output-wrong", text, "a result near mathematics")
+
+    def measure(self) -> dict[str, Any]:
+        context, case, sets = self.context, self.context.case, self.sets
+        self.progress("warming up")
+        per_call = {name: self._warm_up(name) for name in self.functions}
+        batch = max(1, math.ceil(SHORTEST_SAMPLE / min(per_call.values())))
+        if case.mutates:
+            batch = min(batch, len(sets))  # a set is used once between restorations
+        seconds = batch * sum(per_call.values())
+        rounds = min(max(LEAST_ROUNDS, int(ROUND_SECONDS / seconds)), MOST_ROUNDS)
+
+        def between(number: int) -> None:
+            self.progress(f"timing, round {number + 1} of {rounds}")
+            if number and number % (rounds // (MOVES + 1)) == 0:
+                sets.move_on()
+
+        timers = {name: self._timer(name, batch) for name in self.functions}
+        samples = sampling.interleaved(timers, rounds, between)
+        self._clocks_agree(batch)
+        self._physics(samples[CANDIDATE])
+        noise, found = sampling.verdicts(samples, context.seed)
+        moved = sets.bytes_moved
+        self.progress("cached, memory")
+        return {
+            "size": list(self.size),
+            "dtype": short(case.timing_dtype),
+            "mode": mode_name(self.mode),
+            "sets": len(sets),
+            "cold": sets.cold,
+            "bytes": moved,
+            "bandwidth_share": moved / stats.median(samples[CANDIDATE]) / self.peak,
+            "candidate": self._side(CANDIDATE, samples),
+            "noise": noise,
+            "baselines": [
+                {"name": name, **self._side(name, samples), **found[name]}
+                for name in case.baselines
+            ],
+            "cached": self._cached(batch),
+            "device_time": (
+                graphtime.measure(context, sets) if context.device.type == "cuda" else None
+            ),
+            "outputs_checked": self.checked,
+        }
+
+    def _side(self, name: str, samples: dict[str, list[float]]) -> dict[str, Any]:
+        seconds = torch.tensor(samples[name], dtype=torch.float64)
+        quartiles = seconds.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64))
+        inputs = self.context.fresh(self.sets.inputs[0])
+        function = self.functions[name]
+        return {
+            "median_ms": stats.median(samples[name]) * 1e3,
+            "quartiles_ms": [float(value) * 1e3 for value in quartiles],
+            "samples": len(samples[name]),
+            "peak": memory.peak(self.context, lambda: function(*inputs.values(), **self.mode)),
+        }
+
+    def _cached(self, batch: int) -> dict[str, float]:
+        """Milliseconds where every call reads the same memory as the one before."""
+        names = [name for name in self.functions if name != AGAIN]
+        timers = {name: lambda _, name=name: self._timed(name, [0] * batch)[0] for name in names}
+        samples = sampling.interleaved(timers, CACHED_ROUNDS)
+        return {name: stats.median(samples[name]) * 1e3 for name in names}
+
+    def _warm_up(self, name: str) -> float:
+        """Seconds of a warm call, roughly."""
+        begin = time.perf_counter()
+        least = math.inf
+        for done in range(1, WARMUP_CALLS + 1):
+            least = min(least, self._timed(name, self._next(1))[0])
+            if done >= 3 and time.perf_counter() - begin > WARMUP_SECONDS:
+                break
+        return least
+
+    def _next(self, count: int) -> list[int]:
+        begin = self.position
+        self.position = (begin + count) % len(self.sets)
+        return [(begin + offset) % len(self.sets) for offset in range(count)]
+
+    def _timer(self, name: str, batch: int) -> Callable[[int], float]:
+        def timer(number: int) -> float:
+            chosen = self._next(batch)
+            seconds, outputs = self._timed(name, chosen)
+            if name in (CANDIDATE, AGAIN):
+                self._check(chosen, outputs, number)
+            return seconds
+
+        return timer
+
+    def _timed(self, name: str, chosen: list[int]) -> tuple[float, list[Any]]:
+        """Seconds per call, by the host's clock, and all outputs."""
+        context, function, mode = self.context, self.functions[name], self.mode
+        for number in chosen if context.case.mutates else ():
+            self.sets.restore(number)
+        given = [tuple(self.sets.inputs[number].values()) for number in chosen]
+        outputs: list[Any] = []
+        second = _SecondClock(context)
+        context.synchronize()
+        second.start()
+        begin = time.perf_counter()
+        for arguments in given:
+            outputs.append(function(*arguments, **mode))
+        second.stop()
+        context.synchronize()
+        seconds = time.perf_counter() - begin
+        self.clocks[name].append((seconds, second.seconds()))
+        return seconds / len(chosen), outputs
+
+    def _check(self, chosen: list[int], outputs: list[Any], round: int) -> None:
+        for number, output in zip(chosen, outputs, strict=True):
+            # A set that was used twice was changed twice: mutated inputs are looked at only once.
+            results = self.context.named(output, self.sets.inputs[number])
+            if not same_results(results, self.sets.expected[number]):
+                raise Refuted(
+                    "timed-output-wrong",
+                    f"{list(self.size)}: other bits in timed round {round}, on set {number}",
+                    "the result of the untimed call, bit for bit",
+                )
+            self.checked += 1
+
+    def _clocks_agree(self, batch: int) -> None:
+        share, seconds = CLOCKS_AGREE[self.context.device.type]
+        for name in (CANDIDATE, AGAIN):
+            first, second = (
+                stats.median([pair[side] for pair in self.clocks[name]]) for side in (0, 1)
+            )
+            if not abs(first - second) <= share * max(first, second) + seconds:
+                raise Refuted(
+                    "clocks-disagree",
+                    f"{list(self.size)}: {first * 1e6:.4g} µs by the host's clock, {second * 1e6:.4g} "
+                    f"µs by the second one for {batch} calls",
+                    "two clocks that agree; on a GPU work off the current stream shows here",
+                )
+
+    def _physics(self, ours: list[float]) -> None:
+        if not self.sets.cold:
+            return  # what lies in a cache may be faster than memory
+        moved, seconds = self.sets.bytes_moved, stats.median(ours)
+        # A busy machine may have measured too little: before anybody is accused it is asked again, on
+        # buffers of the call's own size, which a cache may hold, and on the large ones.
+        for size in (moved // 2, None):
+            if seconds >= bandwidth.floor_seconds(self.context, moved, self.peak):
+                return
+            self.peak = max(self.peak, bandwidth.measured(self.context, size))
+        least = bandwidth.floor_seconds(self.context, moved, self.peak)
+        if seconds < least:
+            raise Refuted(
+                "faster-than-memory",
+                f"{list(self.size)}: {seconds * 1e6:.4g} µs for {moved} bytes",
+                f"at least {least * 1e6:.4g} µs: memory was seen to move "
+                f"{self.peak / 1e9:.4g} GB/s at best",
+            )
 
 
-def _samples(
-    context: Context, calls: dict[str, Callable[[], Tensor]], expected: Tensor
-) -> dict[str, list[float]]:
-    """Seconds per call of every side, one sample a round."""
-    per_call = {name: _warm_up(context, call) for name, call in calls.items()}
-    batch = max(1, math.ceil(SHORTEST_SAMPLE / min(per_call.values())))
-    round_seconds = batch * sum(per_call.values())
-    rounds = min(max(LEAST_ROUNDS, int(ROUND_SECONDS / round_seconds)), MOST_ROUNDS)
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    names = list(calls)
-    for number in range(rounds):
-        start = number % len(names)
-        for name in names[start:] + names[:start]:
-            seconds, result = _timed(context, calls[name], batch)
-            samples[name].append(seconds)
-            if name in ("candidate", AGAIN) and not same_bits(result, expected):
-                raise WrongOutput(f"{list(expected.shape)}: other bits in timed round {number}")
-            del result
-    return samples
+class _SecondClock:
+    """Events on the current stream of a GPU; on a CPU the clock that nobody adjusts."""
 
+    def __init__(self, context: Context) -> None:
+        self._events = None
+        if context.device.type == "cuda":
+            self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        self._times = [0, 0]
 
-def _warm_up(context: Context, call: Callable[[], Tensor]) -> float:
-    """Seconds of a warm call, roughly."""
-    begin = time.perf_counter()
-    least = math.inf
-    for done in range(1, WARMUP_CALLS + 1):
-        least = min(least, _timed(context, call, 1)[0])
-        if done >= 3 and time.perf_counter() - begin > WARMUP_SECONDS:
-            break
-    return least
+    def start(self) -> None:
+        self._mark(0)
 
+    def stop(self) -> None:
+        self._mark(1)
 
-def _timed(context: Context, call: Callable[[], Tensor], batch: int) -> tuple[float, Tensor]:
-    context.synchronize()
-    begin = time.perf_counter()
-    for _ in range(batch):
-        result = call()
-    context.synchronize()
-    return (time.perf_counter() - begin) / batch, result
+    def _mark(self, end: int) -> None:
+        if self._events is not None:
+            self._events[end].record()
+        else:
+            self._times[end] = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+
+    def seconds(self) -> float:
+        if self._events is not None:
+            return self._events[0].elapsed_time(self._events[1]) / 1e3
+        return (self._times[1] - self._times[0]) / 1e9

@@ -42,19 +42,30 @@ def _on_gpu(context: Context, call: Callable[[], Any]) -> dict[str, int | None]:
     }
 
 
+def kept(context: Context, call: Callable[[], Any]) -> int | None:
+    """Bytes that are still allocated after the result of a call is gone; None where it is not
+    measured."""
+    if context.device.type == "cuda":
+        before = torch.cuda.memory_allocated(context.device)
+        call()
+        context.synchronize()
+        return torch.cuda.memory_allocated(context.device) - before
+    changes = _changes(call)
+    return sum(changes) if changes else None
+
+
 def _on_cpu(call: Callable[[], Any]) -> int | None:
-    """Follows every allocation and release, also those inside C++ operators."""
-    recorded = record(call, [torch.profiler.ProfilerActivity.CPU], profile_memory=True)
-    results = getattr(recorded.profiler, "kineto_results", None)
-    if results is None:
-        return None
-    changes = sorted(
-        (event.start_ns(), event.nbytes())
-        for event in results.events()
-        if event.name() == "[memory]"
-    )
     live = highest = 0
-    for _, change in changes:
+    for change in _changes(call):
         live += change
         highest = max(highest, live)
     return highest or None
+
+
+def _changes(call: Callable[[], Any]) -> list[int]:
+    """Every allocation and release in bytes, in order, also those inside C++ operators."""
+    recorded = record(call, [torch.profiler.ProfilerActivity.CPU], profile_memory=True)
+    results = getattr(recorded.profiler, "kineto_results", None)
+    events = results.events() if results is not None else []
+    found = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    return [change for _, change in found]

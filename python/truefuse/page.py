@@ -8,6 +8,8 @@ from typing import Any
 
 import jinja2
 
+from truefuse.terminal import amdahl_line
+
 TEMPLATES = Path(__file__).parent / "templates"
 
 # Chart geometry, in SVG units.
@@ -25,16 +27,20 @@ def render(report: dict[str, Any]) -> str:
     return template.render(
         report=report,
         charts=[error_chart(row) for row in _numeric_rows(report)],
+        drift=drift_charts(_numbers(report, "drift").get("curves", [])),
         intervals=speedup_bars(report.get("performance")),
+        amdahl=amdahl_line(report["performance"]["amdahl"]) if "performance" in report else "",
         environment=_flat(report["environment"]),
     )
 
 
+def _numbers(report: dict[str, Any], name: str) -> dict[str, Any]:
+    return next((gate["numbers"] for gate in report["gates"] if gate["gate"] == name), {})
+
+
 def _numeric_rows(report: dict[str, Any]) -> list[dict[str, Any]]:
-    for gate in report["gates"]:
-        if gate["gate"] == "numerics":
-            return gate["numbers"].get("table", [])
-    return []
+    found = [_numbers(report, gate).get("table", []) for gate in ("numerics", "gradients")]
+    return [row for table in found for row in table if row["binades"]]
 
 
 def error_chart(row: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +63,9 @@ def error_chart(row: dict[str, Any]) -> dict[str, Any]:
 
     step = max(1, round(span / 4))
     return {
-        "title": f"{row['dtype']} {row['mode']}",
+        "title": " ".join(
+            (row["dtype"], row["mode"], "" if row["result"] == "out" else row["result"])
+        ).strip(),
         "worst": {"ours": row["worst_ulps"]["large"], "eager": row["eager_worst_ulps"]["large"]},
         "ours": line("ours"),
         "eager": line("eager"),
@@ -68,6 +76,40 @@ def error_chart(row: dict[str, Any]) -> dict[str, Any]:
 
 def _power(power: int) -> str:
     return {0: "1", 2: "100", 4: "1e4", 6: "≥1e6"}[power]
+
+
+def drift_charts(curves: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Relative error over the steps, candidate and yardstick, one chart a result."""
+    charts: dict[str, list[dict[str, Any]]] = {}
+    for row in curves:
+        charts.setdefault(f"{row['case']} {row['result']}", []).append(row)
+    return [_drift_chart(title, rows) for title, rows in charts.items()]
+
+
+def _drift_chart(title: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    steps = [row["step"] for row in rows]
+    span = max(math.log2(steps[-1]), 1.0)
+    found = [float(row[side]) for row in rows for side in ("ours", "eager")]
+    positive = [value for value in found if 0 < value < math.inf] or [1e-16, 1.0]
+    low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
+    high = max(high, low + 1)
+
+    def x(step: int) -> float:
+        return round(LEFT + math.log2(step) / span * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(value: float) -> float:
+        level = min(max(math.log10(value) if value > 0 else low, low), high)
+        return round(TOP + (high - level) / (high - low) * (HEIGHT - TOP - BOTTOM), 1)
+
+    return {
+        "title": title,
+        "last": f"step {steps[-1]}: {float(rows[-1]['ours']):.2g}, "
+        f"yardstick {float(rows[-1]['eager']):.2g}",
+        "ours": " ".join(f"{x(row['step'])},{y(float(row['ours']))}" for row in rows),
+        "eager": " ".join(f"{x(row['step'])},{y(float(row['eager']))}" for row in rows),
+        "x_ticks": [(x(step), str(step)) for step in (steps[0], steps[-1])],
+        "y_ticks": [(y(10.0**power), f"1e{power}") for power in (low, high)],
+    }
 
 
 def speedup_bars(performance: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from truefuse.verdict import Result, Verdict
+from truefuse.verdict import Result, Status, Verdict
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SCHEMA_PATH = Path(__file__).parent / "report.schema.json"
 
 
@@ -62,6 +62,45 @@ def write(report: Report, directory: Path) -> tuple[Path, Path]:
     for name, text in texts.items():
         _replace(directory / name, text)
     return directory / "report.json", directory / "index.html"
+
+
+def write_junit(report: Report, path: Path) -> None:
+    """One test case a gate, for systems that read JUnit XML. UNKNOWN is an error, SKIP skipped."""
+    from xml.etree import ElementTree
+
+    count = {status: sum(one.status is status for one in report.results) for status in Status}
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"truefuse check {report.case} on {report.device}",
+        tests=str(len(report.results)),
+        failures=str(count[Status.FAIL]),
+        errors=str(count[Status.UNKNOWN]),
+        skipped=str(count[Status.SKIP]),
+        time=f"{sum(one.seconds for one in report.results):.3f}",
+    )
+    tags = {Status.FAIL: "failure", Status.UNKNOWN: "error", Status.SKIP: "skipped"}
+    for one in report.results:
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=f"{report.case}.{report.device}",
+            name=one.gate,
+            time=f"{one.seconds:.3f}",
+        )
+        if one.status in tags:
+            entry = ElementTree.SubElement(
+                case, tags[one.status], type=one.reason, message=_xml(one.summary)
+            )
+            parts = ("expected", "got", "first", "replay", "traceback")
+            entry.text = _xml(
+                "\n".join(f"{p}: {getattr(one, p)}" for p in parts if getattr(one, p))
+            )
+    _replace(path, ElementTree.tostring(suite, encoding="unicode", xml_declaration=True))
+
+
+def _xml(text: str) -> str:
+    """XML has no control characters but tab and newline."""
+    return "".join(c if c in "\t\n" or ord(c) >= 32 else "\ufffd" for c in text)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -37,7 +37,8 @@ ASCII = str.maketrans(
         "✗": "x",
     }
 )
-SHOWN_LINES = {"contract", "compile", "numerics"}
+# How many lines of a gate that passed are worth showing; all are in the report.
+SHOWN_LINES = {"contract": 3, "compile": 8, "numerics": 16, "gradients": 16}
 
 
 class Screen:
@@ -81,8 +82,8 @@ def show_result(screen: Screen, result: Result) -> None:
     mark = screen.mark(result.status)
     style = STYLES[result.status]
     screen.line(f"{mark} {result.gate:<12} {result.summary}", style if mark != "✓" else "")
-    if result.status is Status.PASS and result.gate in SHOWN_LINES:
-        for line in result.lines:
+    if result.status is Status.PASS:
+        for line in result.lines[: SHOWN_LINES.get(result.gate, 0)]:
             screen.line(line, "dim", indent=4)
     if result.status in (Status.FAIL, Status.UNKNOWN):
         for name, text in (
@@ -118,8 +119,27 @@ def show_timing(screen: Screen, performance: dict[str, Any]) -> None:
         cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
         screen.line("  ".join(cells).rstrip(), "dim" if number == 0 else "")
     for shape in performance["shapes"]:
+        screen.line(_state_line(shape), "dim", indent=2)
         if shape["device_time"]:
             _show_device_time(screen, shape)
+    screen.line(amdahl_line(performance["amdahl"]))
+
+
+def _state_line(shape: dict[str, Any]) -> str:
+    cached = ", ".join(f"{name} {ms:.4g}" for name, ms in shape["cached"].items())
+    return (
+        f"{' × '.join(map(str, shape['size']))}  {shape['sets']} input sets"
+        f"{'' if shape['cold'] else ', too few to be cold'} · {shape['bandwidth_share']:.0%} of the "
+        f"measured bandwidth · on one set, ms: {cached} · A/A ±{shape['noise']['floor']:.1%}"
+    )
+
+
+def amdahl_line(amdahl: dict[str, Any]) -> str:
+    gains = " · ".join(
+        f"at {one['share']:.0%} of its time {100 * (one['gain'] - 1):.2g} %"
+        for one in amdahl["gains"]
+    )
+    return f"the most a model can gain over '{amdahl['baseline']}': {gains}"
 
 
 def _timing_row(shape: dict[str, Any], baseline: dict[str, Any]) -> tuple[str, ...]:
@@ -138,13 +158,16 @@ def _timing_row(shape: dict[str, Any], baseline: dict[str, Any]) -> tuple[str, .
 
 def _show_device_time(screen: Screen, shape: dict[str, Any]) -> None:
     device = shape["device_time"]
-    parts = [f"candidate {device['candidate_us']:.4g} us"]
-    parts += [
-        f"{name} {entry['us']:.4g} us ({entry['speedup']['value']:.2f})"
-        for name, entry in device["baselines"].items()
-    ]
     size = " × ".join(map(str, shape["size"]))
-    screen.line(f"{size}  {' · '.join(parts)}  ({device['method']})", indent=2)
+    for state in ("cold", "warm"):
+        found = device[state]
+        parts = [f"candidate {found['candidate_us']:.4g} us"]
+        parts += [
+            f"{name} {entry['us']:.4g} us ({entry['speedup']['value']:.2f})"
+            for name, entry in found["baselines"].items()
+        ]
+        screen.line(f"{size}  {state}: {' · '.join(parts)}", indent=2)
+    screen.line(device["method"], "dim", indent=4)
 
 
 def mebibytes(count: int | None) -> str:

@@ -10,11 +10,8 @@ import torch
 from torch import Tensor
 
 from truefuse.case import Inputs
-from truefuse.context import Context
+from truefuse.context import Context, tensors
 from truefuse.negatives import shifted
-
-EMPTY = ((0, 8), (3, 0), (2, 0, 8))
-RANKS = ((8,), (3, 8), (2, 3, 8), (2, 1, 3, 8), (2, 1, 3, 1, 8))
 
 
 @dataclass(frozen=True)
@@ -26,29 +23,28 @@ class Variant:
 
     @property
     def is_empty(self) -> bool:
-        return any(tensor.numel() == 0 for tensor in self.inputs.values())
+        return any(tensor.numel() == 0 for tensor in tensors(self.inputs).values())
 
 
 def variants(context: Context, contract: dict[str, Any], dtype: torch.dtype) -> Iterator[Variant]:
-    tensors = [a for a in contract["arguments"] if a["kind"] == "tensor"]
-    packed = any(argument["pack"] for argument in tensors)
+    arguments = [a for a in contract["arguments"] if a["kind"] == "tensor"]
+    packed = any(argument["pack"] for argument in arguments)
     kind = context.case.kinds[0]
 
     def inputs(*size: int) -> Inputs:
         return context.inputs(size, dtype, kind, "variants")
 
-    for size in EMPTY:
-        if packed or len(size) == 2:
-            yield Variant(f"empty {list(size)}", inputs(*size))
-    for size in RANKS:
-        if packed or len(size) == 2:
-            yield Variant(f"rank {len(size)}", inputs(*size))
-    yield Variant("hidden 1", inputs(5, 1))
-    plain = inputs(5, 24)
-    deep = inputs(3, 4, 16) if packed else plain
-    for argument in tensors:
+    case = context.case
+    for kind_of_size, sizes in (("empty", case.empty_sizes), ("rank", case.rank_sizes)):
+        for size in sizes:
+            if packed or len(size) == len(case.small_size):
+                text = list(size) if kind_of_size == "empty" or 1 in size else len(size)
+                yield Variant(f"{kind_of_size} {text}", inputs(*size))
+    plain = inputs(*case.small_size)
+    deep = inputs(3, 4, 16) if packed and len(case.small_size) == 2 else plain
+    for argument in arguments:
         name, layout = argument["name"], argument["layout"]
-        if name not in plain:
+        if not isinstance(plain.get(name), Tensor) or not plain[name].numel():
             continue
 
         def relaid(label: str, value: Tensor, base: Inputs, may_refuse: bool = False) -> Variant:
@@ -60,7 +56,8 @@ def variants(context: Context, contract: dict[str, Any], dtype: torch.dtype) -> 
         if layout in ("rows-strided", "strided") and value.dim() >= 2:
             yield relaid("sliced", _inside(value, (0, 3)), plain)
             yield relaid("every second row", torch.stack((value, value), dim=1)[:, 0], plain)
-            yield relaid("one row for all", value[:1].expand_as(value), plain)
+            if name not in case.mutates:
+                yield relaid("one row for all", value[:1].expand_as(value), plain)
         if layout in ("rows-strided", "strided") and deep[name].dim() >= 3:
             inner = deep[name]
             yield relaid("without first of the middle", _inside(inner, (1, 0)), deep, True)
@@ -68,9 +65,9 @@ def variants(context: Context, contract: dict[str, Any], dtype: torch.dtype) -> 
             yield relaid("leading dimensions swapped", swapped, deep, True)
         if layout == "strided":
             yield relaid("strided", torch.stack((value, value), dim=-1)[..., 0], plain)
-            yield relaid(
-                "expanded", value.flatten()[:1].expand(value.numel()).view_as(value), plain
-            )
+            if name not in case.mutates and value.is_floating_point():
+                one = value.flatten()[:1].expand(value.numel()).view_as(value)
+                yield relaid("expanded", one, plain)
 
 
 def _inside(tensor: Tensor, extra: tuple[int, int]) -> Tensor:

@@ -24,9 +24,15 @@ class Verdict(str, Enum):
     REJECT = "REJECT"
     UNKNOWN = "UNKNOWN"
 
-    @property
-    def exit_code(self) -> int:
-        return {Verdict.ACCEPT: 0, Verdict.REJECT: 1, Verdict.UNKNOWN: 3}[self]
+
+SELF_TEST_FAILED = "self-test-failed"
+
+
+def exit_code(verdict: Verdict, results: Iterable[Result]) -> int:
+    """0 accept, 1 reject, 3 unknown, 4 unknown because a gate could not prove itself."""
+    if verdict is Verdict.UNKNOWN and any(one.reason == SELF_TEST_FAILED for one in results):
+        return 4
+    return {Verdict.ACCEPT: 0, Verdict.REJECT: 1, Verdict.UNKNOWN: 3}[verdict]
 
 
 @dataclass

@@ -142,6 +142,8 @@ def fake_native():
         return "no compiler here can compile for gfx999" if arch == "gfx999" else ""
 
     def compile(operator, arch, label, compiler=None, cache=True):
+        if label not in [v["label"] for v in fake.operators()[0]["variants"]]:
+            return {"ok": False, "error": f"no variant '{label}'"}
         return compiled("disk" if cache else "compiled", arch, compiler or "hipRTC")
 
     fake.operators = lambda: [

@@ -3,12 +3,14 @@
 import io
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
+import conftest
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from truefuse import terminal
+from truefuse import supervise, terminal
 from truefuse.cli import app
 from truefuse.verdict import Result, Status
 
@@ -42,6 +44,7 @@ def case_file(folder, change="", operator="standin::bias_gelu"):
 @pytest.fixture
 def run(native, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(supervise, "run", conftest.check_in_process)
     return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
 
@@ -90,6 +93,8 @@ def test_check_as_json(run, tmp_path):
         (["check", "{case}", "--seed", "x"], ["--seed", "integer"]),
         (["check"], ["Missing argument", "operator"]),
         (["chek"], ["No such command 'chek'", "check", "compile", "cache", "doctor", "ops"]),
+        (["check", "{case}", "--share", "2"], ["--share is 2.0", "at most 1"]),
+        (["check", "{case}", "--time-limit", "0"], ["--time-limit is 0.0"]),
         (["cache", "lost"], ["No such command 'lost'", "list", "why", "clear"]),
         (["cache", "why", "no_such"], ["unknown operator 'no_such'", "Operators: bias_gelu"]),
         (["compile", "no_such", "--arch", "sm_90a"], ["Operators: bias_gelu"]),
@@ -112,13 +117,41 @@ def test_check_of_an_operator_that_is_not_registered(run, tmp_path):
         Path(case).read_text().replace("contract=standin.CONTRACT", "contract=None")
     )
     found = run("check", case)
-    assert found.exit_code == 2 and "standin::gone" in found.output
+    assert "standin::gone" in str(found.exception)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
 def test_device_without_a_gpu(run, tmp_path):
     found = run("check", case_file(tmp_path), "--device", "cuda")
-    assert found.exit_code == 2 and "torch sees no GPU" in text_of(found)
+    assert found.exit_code == 5 and "torch sees no GPU" in text_of(found)
+
+
+def test_check_writes_junit(run, tmp_path):
+    found = run("check", case_file(tmp_path), "--gate", "edges", "--junit", "tests.xml")
+    assert found.exit_code == 3
+    suite = ElementTree.parse(tmp_path / "tests.xml").getroot()
+    assert [case.get("name") for case in suite] == ["edges"]
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
+
+
+def test_debug_stops_at_the_first_step_that_fails(run, tmp_path):
+    found = run("debug", case_file(tmp_path, "+ 1"))
+    assert found.exit_code == 1
+    assert "3 a tiny input" in found.output and "4 random" not in found.output
+    assert "again: truefuse debug" in found.output
+
+
+def test_debug_takes_every_step(run, tmp_path):
+    found = run("debug", case_file(tmp_path))
+    assert found.exit_code == 0, found.output
+    assert "reference" in found.output and "6 the model" in found.output
+
+
+def test_compare(run, tmp_path):
+    assert run("check", case_file(tmp_path), "--output", "a").exit_code == 0
+    found = run("compare", "a/report.json", "a/report.json")
+    assert found.exit_code == 0 and "OK" in found.output
+    assert run("compare", "a/report.json", "nothing.json").exit_code == 2
 
 
 def test_compile(run):

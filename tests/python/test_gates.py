@@ -224,12 +224,16 @@ def test_fault_is_rejected(small, gate, candidate, reason):
 @pytest.mark.parametrize("gate", gates.names())
 def test_honest_twin_is_accepted(small, gate):
     found = run(small, gate)
-    assert found.status is Status.PASS, found
+    on_gpu = gate in ("streams", "sync", "capture", "launches")
+    assert found.status is (Status.SKIP if on_gpu else Status.PASS), found
 
 
 def test_gradients_are_welcome(small):
     found = run(small, "training", differentiable)
-    assert (found.status, found.summary) == (Status.PASS, "gradients as eager's")
+    assert (found.status, found.reason) == (Status.PASS, "gradients-or-refusal")
+    assert {"through sum()", "only bias", "x sliced", "incoming transposed"} <= set(
+        found.lines[0].removeprefix("gives    ").split(", ")
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])

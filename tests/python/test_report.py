@@ -11,7 +11,7 @@ import pytest
 import standin
 
 from truefuse import check, report
-from truefuse.verdict import Result, Status, Verdict, combine
+from truefuse.verdict import Result, Status, Verdict, combine, exit_code
 
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(report.SCHEMA_PATH.read_text()))
 
@@ -39,10 +39,16 @@ def test_combine(statuses, complete, verdict):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "code"), [(Verdict.ACCEPT, 0), (Verdict.REJECT, 1), (Verdict.UNKNOWN, 3)]
+    ("verdict", "reason", "code"),
+    [
+        (Verdict.ACCEPT, "kept", 0),
+        (Verdict.REJECT, "self-test-failed", 1),
+        (Verdict.UNKNOWN, "no-contract", 3),
+        (Verdict.UNKNOWN, "self-test-failed", 4),
+    ],
 )
-def test_exit_codes(verdict, code):
-    assert verdict.exit_code == code
+def test_exit_codes(verdict, reason, code):
+    assert exit_code(verdict, [Result("some", Status.UNKNOWN, reason, "summary")]) == code
 
 
 def wrong(*tensors, **mode):
@@ -125,7 +131,7 @@ def test_report_is_written_when_a_gate_raises(quick, tmp_path, monkeypatch):
 
 
 def test_measuring_that_raises_is_unknown(quick, monkeypatch):
-    def broken(context, progress):
+    def broken(context, progress, share):
         raise MemoryError("no memory")
 
     monkeypatch.setattr(check, "measure", broken)

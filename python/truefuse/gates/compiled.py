@@ -6,10 +6,12 @@ that a kernel which cannot be built is seen before it meets a device.
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from truefuse.context import Context
+from truefuse.gates.proof import self_test_failed
 from truefuse.verdict import Result, Status
 
 NAME = "compile"
@@ -24,8 +26,11 @@ def run(context: Context) -> Result:
         )
     from truefuse import _native
 
-    before = _files_beside(context.case.source)
     toolchains = _native.toolchains()
+    faults = self_test(context, operator, toolchains)
+    if faults:
+        return self_test_failed(NAME, faults)
+    before = _files_beside(context.case.source)
     rows, problems = [], []
     for toolchain in toolchains:
         if not (toolchain["found"] and toolchain["works"]):
@@ -81,6 +86,27 @@ def run(context: Context) -> Result:
         lines=[_line(row) for row in rows],
         numbers=numbers,
     )
+
+
+def self_test(
+    context: Context, operator: dict[str, Any], toolchains: list[dict[str, Any]]
+) -> list[str]:
+    """A variant that does not exist must not compile; a file beside a source must be seen."""
+    faults = []
+    nowhere = {"name": operator["name"], "variants": ["no such variant"]}
+    for toolchain in toolchains:
+        if toolchain["found"] and toolchain["works"] and _targets(context, toolchain):
+            row = _compile(nowhere, _targets(context, toolchain)[0], toolchain["name"])
+            if "error" not in row:
+                faults.append(f"{toolchain['name']} compiles a variant that does not exist")
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "case.py"
+        source.touch()
+        before = _files_beside(source)
+        (Path(folder) / "kernel_hip.hip").touch()
+        if _files_beside(source) - before != {"kernel_hip.hip"}:
+            faults.append("did not see a new file beside the sources")
+    return faults
 
 
 def _registered(context: Context) -> dict[str, Any] | None:

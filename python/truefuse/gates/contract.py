@@ -46,8 +46,9 @@ def run(context: Context) -> Result:
             "an empty input launches work on the device",
             expected="0 launches",
             got=f"{empty} launches",
-            first="empty [0, 8]",
+            first=f"empty {list(context.case.empty_sizes[0])}",
         )
+    forms = list(dict.fromkeys(accepted))
     counted = "launches not counted on this device" if empty is None else "nothing launched"
     return Result(
         NAME,
@@ -56,8 +57,11 @@ def run(context: Context) -> Result:
         f"{len(accepted)} allowed calls right, {len(refusals)} forbidden calls refused by name",
         lines=[
             contract["text"],
-            f"accepts  {', '.join(dict.fromkeys(accepted))} (empty: {counted})",
-            *(f"refuses  {rule}: {text}" for rule, text in refusals.items()),
+            f"accepts  {len(forms)} forms of a call, such as {', '.join(forms[::4])} (empty: {counted})",
+            *(
+                f"refuses  {rule}: {text}"
+                for rule, text in sorted(refusals.items(), key=_size_first)
+            ),
         ],
         numbers={
             "contract": contract["text"],
@@ -68,9 +72,15 @@ def run(context: Context) -> Result:
     )
 
 
+def _size_first(refusal: tuple[str, str]) -> bool:
+    """A wrong size is the mistake that is made most: its sentence is the one to be shown."""
+    return not refusal[0].endswith("short")
+
+
 def _forbidden(context: Context, contract: dict[str, Any]) -> list[Negative]:
     case = context.case
-    inputs = context.inputs(SIZE, case.dtypes[0], case.kinds[0], NAME)
+    size = SIZE if len(case.small_size) == 2 else case.small_size
+    inputs = context.inputs(size, case.dtypes[0], case.kinds[0], NAME)
     return negatives(contract, inputs, case.modes[0], context.device)
 
 
@@ -158,5 +168,7 @@ def _raised(context: Context, negative: Negative) -> BaseException | None:
 
 def _launches_when_empty(context: Context, contract: dict[str, Any]) -> int | None:
     case = context.case
-    inputs = context.inputs((0, SIZE[1]), case.dtypes[0], case.kinds[0], NAME)
+    if not case.empty_sizes:
+        return None
+    inputs = context.inputs(case.empty_sizes[0], case.dtypes[0], case.kinds[0], NAME)
     return launches.count(context, lambda: case.candidate(*inputs.values(), **case.modes[0]))

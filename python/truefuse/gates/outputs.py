@@ -1,115 +1,222 @@
-"""What comes back: shape, dtype, device, strides, its own storage; and inputs left as they were."""
+"""What comes back: structure, shape, dtype, device, strides and storage of its own; and of the inputs,
+those that the case declares mutated are, the others are not."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from truefuse.case import Inputs, Mode
-from truefuse.context import Context, describe, short
-from truefuse.gates.proof import unproven
+from truefuse.case import Mode
+from truefuse.context import (
+    CandidateRaised,
+    Context,
+    as_tuple,
+    copies,
+    describe,
+    short,
+    tensors,
+)
+from truefuse.gates.proof import Complaint, judge
 from truefuse.verdict import Result, Status
 
 NAME = "outputs"
-SIZE = (5, 24)
 
 
 def run(context: Context) -> Result:
-    eager = next(iter(context.case.baselines.values()))
-    planted = {
-        "an output that is an input": lambda *tensors, **mode: tensors[0],
-        "an output inside an input's storage": _inside_an_input(eager),
-        "an input overwritten": _overwrites(eager),
-        "another shape": lambda *tensors, **mode: eager(*tensors, **mode).unsqueeze(0),
-        "another dtype": lambda *tensors, **mode: _other_dtype(eager(*tensors, **mode)),
-        "transposed strides": lambda *tensors, **mode: _transposed(eager(*tensors, **mode)),
-        "no tensor": lambda *tensors, **mode: [],
-    }
-    unknown = unproven(NAME, context, examine, planted, eager)
-    if unknown:
-        return unknown
-    complaint = examine(context)
-    if complaint:
-        what, _, where = complaint.partition(" | ")
-        wanted, got = what.split(": ", 1)
-        return Result(
-            NAME, Status.FAIL, "output-error", what, expected=wanted, got=got, first=where
-        )
-    return Result(
+    mutates = context.case.mutates
+    changed = f" · {', '.join(mutates)} changed in place" if mutates else ""
+    return judge(
         NAME,
-        Status.PASS,
-        "as-declared",
-        "shape, dtype, device and strides right · fresh storage · inputs untouched",
+        context,
+        examine,
+        planted(context),
+        "output-error",
+        "outputs as eager's, inputs as declared",
+        lambda: Result(
+            NAME,
+            Status.PASS,
+            "as-declared",
+            "structure, shape, dtype, device and strides right · fresh storage · "
+            f"{'other ' if mutates else ''}inputs untouched{changed}",
+        ),
     )
 
 
-def examine(context: Context) -> str:
+def planted(context: Context) -> dict[str, Callable[..., Any]]:
+    good = context.good
+    probe = context.inputs(
+        context.case.small_size, context.case.dtypes[0], context.case.kinds[0], NAME
+    )
+    kept = [p for p, name in enumerate(probe) if _spare(context, name, probe[name])]
+    bad: dict[str, Callable[..., Any]] = {
+        "an extra dimension": _of_first(good, lambda out: out.unsqueeze(0)),
+        "another dtype": _of_first(good, _other_dtype),
+        "other strides": _of_first(good, _strided),
+        "an empty list": _after(good, lambda outputs, given: []),
+        "a tuple that is too long": _after(good, lambda o, given: (*as_tuple(o), given[0])),
+    }
+    if kept:
+        spare = kept[0]
+        bad["an input overwritten"] = _after(good, lambda o, given: _zero(given[spare], o))
+        bad["an output inside an input's storage"] = _inside_an_input(good)
+    if context.case.mutates:
+        bad["a declared mutation left out"] = _on_copies(good)
+    return bad
+
+
+def examine(context: Context) -> Complaint | None:
     for dtype in context.case.dtypes:
         for mode in context.case.modes:
-            inputs = context.inputs(SIZE, dtype, context.case.kinds[0], NAME)
-            before = {name: tensor.clone() for name, tensor in inputs.items()}
-            wanted = context.eager(before, mode)
-            complaint = _complaint(context.candidate(inputs, mode), wanted, inputs, before)
-            if complaint:
-                return f"{complaint} | {describe(before, mode)}"
-    return ""
+            found = _examine_one(context, dtype, mode)
+            if found:
+                return found
+    return None
 
 
-def _complaint(result: Any, wanted: Tensor, inputs: Inputs, before: Inputs) -> str:
-    """ "what is wanted: what came", or nothing."""
-    if not isinstance(result, Tensor):
-        return f"one tensor: {type(result).__name__}"
-    for what, got, want in (
-        ("shape", list(result.shape), list(wanted.shape)),
-        ("dtype", short(result.dtype), short(wanted.dtype)),
-        ("device", str(result.device), str(wanted.device)),
-        ("strides", list(result.stride()), list(wanted.stride())),
-    ):
-        if got != want:
-            return f"{what} {want}: {got}"
-    for name, tensor in inputs.items():
-        if not same_bits(tensor, before[name]):
-            return f"'{name}' left as it was: it was overwritten"
-        if result.numel() and _storage(result) == _storage(tensor):
-            return f"an output with storage of its own: it shares that of '{name}'"
-    return ""
+def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint | None:
+    case = context.case
+    inputs = context.inputs(context.case.small_size, dtype, case.kinds[0], NAME)
+    before, theirs = copies(inputs), copies(inputs)
+    where = describe(before, mode)
+    wanted = as_tuple(case_call(context, context.baseline, theirs, mode))
+    outputs = case_call(context, case.candidate, inputs, mode)
+    if not isinstance(outputs, (Tensor, tuple)) and outputs is not None:
+        return Complaint("wrong structure", where, _structure(wanted), type(outputs).__name__)
+    got = () if outputs is None else as_tuple(outputs)
+    if len(got) != len(wanted) or not all(isinstance(one, Tensor) for one in got):
+        return Complaint("wrong structure", where, _structure(wanted), _structure(got))
+    for number, (result, want) in enumerate(zip(got, wanted, strict=True)):
+        name = "" if len(wanted) == 1 else f" of output {number}"
+        for what, expected, found in _facts(want, result):
+            if found != expected:
+                return Complaint(f"wrong {what}{name}", where, f"{what} {expected}", str(found))
+        for other, tensor in tensors(inputs).items():
+            if result.numel() and _storage(result) == _storage(tensor):
+                return Complaint(
+                    f"the output{name} shares the storage of '{other}'",
+                    where,
+                    "an output with storage of its own",
+                    f"that of '{other}'",
+                )
+    for other, tensor in tensors(inputs).items():
+        if other not in case.mutates and not same_bits(tensor, before[other]):
+            return Complaint(
+                f"'{other}' was overwritten", where, f"'{other}' left as it was", "overwritten"
+            )
+        changed = not same_bits(theirs[other], before[other])
+        if other in case.mutates and changed and same_bits(tensor, before[other]):
+            return Complaint(
+                f"'{other}' was not changed", where, f"'{other}' changed in place", "unchanged"
+            )
+    stored = [_storage(result) for result in got if result.numel()]
+    if len(set(stored)) < len(stored):
+        return Complaint("two outputs share storage", where, "storage of its own for each", "one")
+    return None
+
+
+def case_call(context: Context, function: Callable[..., Any], inputs: Any, mode: Mode) -> Any:
+    """The plain call, on the inputs themselves."""
+    try:
+        outputs = function(*inputs.values(), **mode)
+        context.synchronize()
+    except Exception as error:
+        raise CandidateRaised(
+            f"{type(error).__name__}: {error} [{describe(inputs, mode)}]"
+        ) from error
+    return outputs
+
+
+def _facts(want: Tensor, got: Tensor) -> list[tuple[str, Any, Any]]:
+    return [
+        ("shape", list(want.shape), list(got.shape)),
+        ("dtype", short(want.dtype), short(got.dtype)),
+        ("device", str(want.device), str(got.device)),
+        ("strides", list(want.stride()), list(got.stride())),
+    ]
+
+
+def _structure(outputs: tuple[Any, ...]) -> str:
+    if len(outputs) == 1:
+        return "one tensor" if isinstance(outputs[0], Tensor) else type(outputs[0]).__name__
+    return f"{len(outputs)} tensors"
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
     """Equal bit for bit, so that NaN equals itself and -0 does not equal +0."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(a.element_size())
+    if bits is None or a.dtype == torch.bool:
+        return torch.equal(a, b)
     return torch.equal(a.contiguous().view(bits), b.contiguous().view(bits))
+
+
+def same_results(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return list(a) == list(b) and all(same_bits(a[name], b[name]) for name in a)
 
 
 def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _other_dtype(tensor: Tensor) -> Tensor:
-    return tensor.to(torch.float64 if tensor.dtype == torch.float32 else torch.float32)
+def _spare(context: Context, name: str, value: Any) -> bool:
+    """An input that nobody may change and whose change shows."""
+    return (
+        name not in context.case.mutates
+        and isinstance(value, Tensor)
+        and value.is_floating_point()
+        and bool(value.any())
+    )
 
 
-def _transposed(tensor: Tensor) -> Tensor:
-    return tensor.transpose(0, -1).contiguous().transpose(0, -1)
-
-
-def _overwrites(eager):
-    def candidate(*tensors: Tensor, **mode: Mode) -> Tensor:
-        result = eager(*tensors, **mode)
-        tensors[0].zero_()
-        return result
+def _of_first(good: Any, change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    def candidate(*given: Tensor, **mode: Any) -> Any:
+        outputs = good(*given, **mode)
+        if isinstance(outputs, Tensor):
+            return change(outputs)
+        return (change(outputs[0]), *outputs[1:]) if outputs else ()
 
     return candidate
 
 
-def _inside_an_input(eager):
-    def candidate(*tensors: Tensor, **mode: Mode) -> Tensor:
-        target = tensors[0]
-        target.copy_(eager(*tensors, **mode))
-        return target.view(-1).view(target.shape)
+def _after(good: Any, change: Callable[[Any, tuple[Tensor, ...]], Any]) -> Callable[..., Any]:
+    return lambda *given, **mode: change(good(*given, **mode), given)
+
+
+def _zero(tensor: Tensor, outputs: Any) -> Any:
+    tensor.zero_()
+    return outputs
+
+
+def _other_dtype(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.float64 if tensor.dtype == torch.float32 else torch.float32)
+
+
+def _strided(tensor: Tensor) -> Tensor:
+    return torch.stack((tensor, tensor), dim=-1)[..., 0]
+
+
+def _inside_an_input(good: Any) -> Callable[..., Any]:
+    """A view of the first input that is large enough; where none is, one tensor too many."""
+
+    def candidate(*given: Any, **mode: Any) -> Any:
+        outputs = good(*given, **mode)
+        first, *others = as_tuple(outputs)
+        for tensor in given:
+            same = isinstance(tensor, Tensor) and tensor.dtype == first.dtype
+            if same and tensor.is_contiguous() and tensor.numel() >= first.numel():
+                view = tensor.view(-1)[: first.numel()].view(first.shape)
+                return view if isinstance(outputs, Tensor) else (view, *others)
+        return (first, *others, first)
+
+    return candidate
+
+
+def _on_copies(good: Any) -> Callable[..., Any]:
+    def candidate(*given: Any, **mode: Any) -> Any:
+        return good(*(t.clone() if isinstance(t, Tensor) else t for t in given), **mode)
 
     return candidate

@@ -1,103 +1,176 @@
 """No result is remembered: the same memory with other contents gives another answer.
 
 The contents are changed through an alias, so that the tensor, its address, its shape and its version
-counter all stay as they were: whatever a cache of results is keyed on but the contents.
+counter all stay as they were: whatever a cache of results is keyed on but the contents. They are also
+changed in part, the first and last elements staying, for a cache that looks at samples; and equal
+contents come at fresh addresses. A memory of results by their contents shows in what it takes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import torch
 from torch import Tensor
 
-from truefuse.case import Mode
-from truefuse.context import Context, describe
+from truefuse import memory
+from truefuse.case import Inputs, Mode
+from truefuse.context import (
+    Context,
+    as_tuple,
+    copies,
+    describe,
+    is_floating,
+    outputs_by_name,
+    tensors,
+)
 from truefuse.gates.edges import coarse_error
-from truefuse.gates.proof import unproven
+from truefuse.gates.outputs import case_call, same_results
+from truefuse.gates.proof import Complaint, judge
 from truefuse.verdict import Result, Status
 
 NAME = "remembered"
-SIZE = (6, 40)
 
 
 def run(context: Context) -> Result:
-    eager = next(iter(context.case.baselines.values()))
-    planted = {
-        "results kept by address": _keeps(eager, by_address),
-        "results kept by tensor and version": _keeps(eager, by_version),
-        "one output buffer for all calls": _one_buffer(eager),
-    }
-    unknown = unproven(NAME, context, examine, planted, eager)
-    if unknown:
-        return unknown
-    complaint = examine(context)
-    if complaint:
-        what, _, where = complaint.partition(" | ")
-        return Result(
+    good = context.good
+    return judge(
+        NAME,
+        context,
+        examine,
+        {
+            "results kept by address": _keeps(good, by_address),
+            "results kept by tensor and version": _keeps(good, by_version),
+            "results kept by a sample of the contents": _keeps(good, by_sample),
+            "results kept by their contents": _keeps(good, by_contents),
+            "one output buffer for all calls": _one_buffer(good),
+        },
+        "stale-result",
+        "the result of the contents at the time of the call, in memory of its own",
+        lambda: Result(
             NAME,
-            Status.FAIL,
-            "stale-result",
-            what,
-            expected="the result of the contents at the time of the call, in memory of its own",
-            got=what,
-            first=where,
-        )
-    return Result(
-        NAME, Status.PASS, "nothing-remembered", "new contents at the old address, new result"
+            Status.PASS,
+            "nothing-remembered",
+            "new contents at the old address, old at a new one: the contents decide",
+        ),
     )
 
 
-def examine(context: Context) -> str:
+def examine(context: Context) -> Complaint | None:
     for dtype in context.case.dtypes:
         for mode in context.case.modes:
-            complaint = _examine_one(context, dtype, mode)
-            if complaint:
-                return complaint
-    return ""
+            found = _examine_one(context, dtype, mode)
+            if found:
+                return found
+    return _keeps_memory(context, context.case.dtypes[0], context.case.modes[0])
 
 
-def _examine_one(context: Context, dtype, mode: Mode) -> str:
-    inputs = context.inputs(SIZE, dtype, context.case.kinds[0], NAME, "old")
-    fresh = context.inputs(SIZE, dtype, context.case.kinds[0], NAME, "new")
-    earlier = context.candidate(inputs, mode)
-    kept = earlier.clone()
-    for name, tensor in inputs.items():
-        tensor.data.copy_(fresh[name])  # .data: an alias with a version counter of its own
-    later = context.candidate(inputs, mode)
+def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint | None:
+    case = context.case
+    inputs = context.inputs(context.case.small_size, dtype, case.kinds[0], NAME, "old")
+    fresh = context.inputs(context.case.small_size, dtype, case.kinds[0], NAME, "new")
     where = describe(inputs, mode)
-    if later.numel() and later.untyped_storage().data_ptr() == earlier.untyped_storage().data_ptr():
-        return f"a later call returns the memory of an earlier result | {where}"
-    if coarse_error(context, fresh, mode, later):
-        return f"the result does not follow the contents | {where}"
-    if not kept.equal(earlier):
-        return f"a later call changed an earlier result | {where}"
-    return ""
-
-
-def by_address(tensors: tuple[Tensor, ...]) -> object:
-    return [(tensor.data_ptr(), tensor.shape) for tensor in tensors]
-
-
-def by_version(tensors: tuple[Tensor, ...]) -> object:
-    return [(id(tensor), tensor._version) for tensor in tensors]
-
-
-def _keeps(eager, key_of):
+    earlier: Any = None
     kept: dict[str, Tensor] = {}
+    for contents in (copies(inputs), fresh, _inner_part(inputs, fresh)):
+        for name, tensor in tensors(inputs).items():
+            tensor.data.copy_(contents[name])  # .data: an alias with a version counter of its own
+        outputs = case_call(context, case.candidate, inputs, mode)
+        later = context.named(outputs, inputs)
+        if earlier is not None and _share_memory(outputs, earlier):
+            return Complaint("a later call returns the memory of an earlier result", where)
+        if coarse_error(context, contents, mode, later):
+            return Complaint("the result does not follow the contents", where)
+        if earlier is not None and not same_results(outputs_by_name(earlier), kept):
+            return Complaint("a later call changed an earlier result", where)
+        earlier = outputs
+        kept = {name: tensor.clone() for name, tensor in outputs_by_name(outputs).items()}
+    moved = copies(fresh)
+    if coarse_error(context, moved, mode, context.candidate(moved, mode)):
+        return Complaint("the result depends on the address", where)
+    return None
 
-    def candidate(*tensors: Tensor, **mode: Mode) -> Tensor:
-        key = repr((key_of(tensors), tensors[0].dtype, mode))
+
+def _keeps_memory(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint | None:
+    """Results that are kept under their contents are right, and take memory with every new input."""
+    case = context.case
+    held: list[int] = []
+    for call in range(3):  # the first may set up what every call needs
+        inputs = context.inputs(case.small_size, dtype, case.kinds[0], NAME, "memory", call)
+        given = tuple(inputs.values())
+        found = memory.kept(context, lambda given=given: _dropped(case.candidate(*given, **mode)))
+        held.append(found or 0)
+    if min(held[1:]) > 0:
+        where = describe(inputs, mode)
+        return Complaint(
+            "keeps memory of every call", where, got=f"{held[-1]} bytes after the last"
+        )
+    return None
+
+
+def _dropped(outputs: Any) -> None:
+    """A profiler must see the result go."""
+
+
+def _inner_part(inputs: Inputs, fresh: Inputs) -> Inputs:
+    """The contents that are there now but for the inner part, which is that of others rolled on."""
+    mixed = copies(fresh)
+    for name, tensor in mixed.items():
+        if is_floating(tensor) and tensor.numel() > 8:
+            inner = tensor.reshape(-1)
+            inner[4:-4] = inner[4:-4].roll(1)
+            mixed[name] = inner.view(tensor.shape)
+    return mixed
+
+
+def _share_memory(outputs: Any, earlier: Any) -> bool:
+    stored = {t.untyped_storage().data_ptr() for t in as_tuple(earlier) if t.numel()}
+    return any(t.untyped_storage().data_ptr() in stored for t in as_tuple(outputs) if t.numel())
+
+
+def by_address(given: tuple[Any, ...]) -> object:
+    return [(tensor.data_ptr(), tensor.shape) for tensor in _all(given)]
+
+
+def by_version(given: tuple[Any, ...]) -> object:
+    """Of the first argument: one that a call changes has another version each time."""
+    return [(id(tensor), tensor._version) for tensor in _all(given)[:1]]
+
+
+def by_sample(given: tuple[Any, ...]) -> object:
+    return [[float(t.reshape(-1)[i]) for i in (0, -1)] for t in _all(given) if t.numel()]
+
+
+def by_contents(given: tuple[Any, ...]) -> object:
+    return [(tensor.shape, tensor.flatten().tolist()) for tensor in _all(given)]
+
+
+def _all(given: tuple[Any, ...]) -> list[Tensor]:
+    return [tensor for tensor in given if isinstance(tensor, Tensor)]
+
+
+def _keeps(good: Callable[..., Any], key_of: Callable[[tuple[Any, ...]], object]) -> Any:
+    kept: dict[str, Any] = {}
+
+    def candidate(*given: Any, **mode: Any) -> Any:
+        key = repr((key_of(given), _all(given)[0].dtype, mode))
         if key not in kept:
-            kept[key] = eager(*tensors, **mode)
-        return kept[key].clone()
+            kept[key] = good(*given, **mode)
+        outputs = kept[key]
+        fresh = tuple(tensor.clone() for tensor in as_tuple(outputs))
+        return fresh[0] if isinstance(outputs, Tensor) else fresh
 
     return candidate
 
 
-def _one_buffer(eager):
+def _one_buffer(good: Callable[..., Any]) -> Any:
     buffers: dict[object, Tensor] = {}
 
-    def candidate(*tensors: Tensor, **mode: Mode) -> Tensor:
-        result = eager(*tensors, **mode)
-        buffer = buffers.setdefault((result.shape, result.dtype), result)
-        return buffer.copy_(result)
+    def candidate(*given: Any, **mode: Any) -> Any:
+        outputs = good(*given, **mode)
+        first, *others = as_tuple(outputs)
+        buffer = buffers.setdefault((first.shape, first.dtype), first).copy_(first)
+        return buffer if isinstance(outputs, Tensor) else (buffer, *others)
 
     return candidate

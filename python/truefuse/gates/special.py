@@ -1,24 +1,33 @@
 """Special values against mathematics: zeros, infinities, NaN, huge and subnormal numbers.
 
-Each goes through every argument, the others being zero; at lengths that reach vector code, its
-scalar tail, and both.
+Each goes through every floating argument, the other ones being zero.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from truefuse import compare
+from truefuse.accuracy import broadcasts
 from truefuse.case import Inputs, Mode
-from truefuse.context import Context, mode_name, short
+from truefuse.context import (
+    Context,
+    Results,
+    describe,
+    is_floating,
+    mode_name,
+    short,
+    tensors,
+)
+from truefuse.gates.outputs import same_bits
 from truefuse.gates.proof import self_test_failed
 from truefuse.verdict import Result, Status
 
 NAME = "special"
-LENGTHS = (1, 7, 8, 16, 33)
 ALLOWED_ULPS = 2.0
 
 
@@ -48,20 +57,20 @@ def run(context: Context) -> Result:
             failure = _judge(context, mode, tried)
             if failure:
                 return failure
-    lengths = ", ".join(map(str, LENGTHS))
+    sizes = ", ".join(str(list(size)) for size in context.case.special_sizes)
     return Result(
         NAME,
         Status.PASS,
         "as-mathematics",
-        f"±0 ±inf NaN ±huge ±subnormal at lengths {lengths}: {calls} calls as in mathematics",
+        f"±0 ±inf NaN ±huge ±subnormal at sizes {sizes}: {calls} calls as in mathematics",
         numbers={"calls": calls},
     )
 
 
 @compare.one_thread()
-def _judge(context: Context, mode: Mode, tried: list[tuple[str, Inputs, Tensor]]) -> Result | None:
-    for name, inputs, result in tried:
-        complaint = complaint_about(context, inputs, mode, result)
+def _judge(context: Context, mode: Mode, tried: list[tuple[str, Inputs, Results]]) -> Result | None:
+    for name, inputs, results in tried:
+        complaint = complaint_about(context, inputs, mode, results)
         if complaint:
             expected, got, value = complaint
             where = f"{name}={value!r}, {short(inputs[name].dtype)} {mode_name(mode)}"
@@ -72,24 +81,26 @@ def _judge(context: Context, mode: Mode, tried: list[tuple[str, Inputs, Tensor]]
                 f"wrong at {where}",
                 expected=expected,
                 got=got,
-                first=f"{where}, length {inputs[name].numel()}",
+                first=f"{where}, {describe(inputs, mode)}",
             )
     return None
 
 
-def special_inputs(context: Context, dtype: torch.dtype):
+def special_inputs(context: Context, dtype: torch.dtype) -> Iterator[tuple[str, Inputs]]:
     """(argument, inputs): its elements walk through the special values, the others are zero."""
-    values = torch.tensor(special_values(dtype), dtype=torch.float64)
-    for length in LENGTHS:
-        template = context.inputs((1, length), dtype, context.case.kinds[0], NAME)
-        for name in template:
-            # At length 1 only the first value would be seen: start at each value in turn.
-            for start in range(len(values)) if length == 1 else (0, 3):
+    for size in context.case.special_sizes:
+        template = context.inputs(size, dtype, context.case.kinds[0], NAME)
+        for name, tensor in template.items():
+            if not is_floating(tensor) or not tensor.numel():
+                continue
+            values = torch.tensor(special_values(tensor.dtype), dtype=torch.float64)
+            # In a single element only the first value would be seen: start at each value in turn.
+            for start in range(len(values)) if tensor.numel() == 1 else (0, 3):
                 yield name, _filled(template, name, values.roll(-start))
 
 
 def _filled(template: Inputs, chosen: str, values: Tensor) -> Inputs:
-    filled = {name: torch.zeros_like(tensor) for name, tensor in template.items()}
+    filled = {k: torch.zeros_like(v) if is_floating(v) else v for k, v in template.items()}
     target = filled[chosen]
     repeated = values.repeat(target.numel() // len(values) + 1)[: target.numel()]
     target.copy_(repeated.reshape(target.shape))
@@ -97,21 +108,35 @@ def _filled(template: Inputs, chosen: str, values: Tensor) -> Inputs:
 
 
 def complaint_about(
-    context: Context, inputs: Inputs, mode: Mode, result: Tensor
+    context: Context, inputs: Inputs, mode: Mode, results: Results
 ) -> tuple[str, str, float] | None:
     """(expected, got, value) of the first wrong element."""
-    reference = context.reference(inputs, mode)
-    if result.shape != reference.high.shape:
-        return f"shape {list(reference.high.shape)}", f"shape {list(result.shape)}", math.nan
-    found = compare.errors(result, reference)
-    wrong = found.wrong_class | ~(found.ulps <= ALLOWED_ULPS)
-    if not wrong.any():
-        return None
-    position = int(wrong.flatten().to(torch.int8).argmax())
-    rows = [tensor.broadcast_to(wrong.shape).flatten()[position] for tensor in inputs.values()]
-    value = next((float(entry) for entry in rows if entry != 0 or entry.isnan()), 0.0)
-    want = float(reference.rounded.flatten()[position])
-    return f"{want!r}", f"{float(result.flatten()[position])!r}", value
+    references = context.reference(inputs, mode)
+    if list(results) != list(references):
+        return ", ".join(references), ", ".join(results), math.nan
+    for name, reference in references.items():
+        result = results[name]
+        if result.shape != reference.high.shape:
+            return f"shape {list(reference.high.shape)}", f"shape {list(result.shape)}", math.nan
+        found = compare.errors(result, reference)
+        wrong = found.wrong_class | ~(found.ulps <= ALLOWED_ULPS)
+        if wrong.any():
+            position = int(wrong.flatten().to(torch.int8).argmax())
+            want = float(reference.rounded.flatten()[position])
+            got = float(result.flatten()[position])
+            return f"{want!r}", f"{got!r}", _value_at(inputs, wrong.shape, position)
+    return None
+
+
+def _value_at(inputs: Inputs, shape: torch.Size, position: int) -> float:
+    """The special value that went into this element, where inputs broadcast to the result."""
+    for tensor in tensors(inputs).values():
+        if not (tensor.is_floating_point() and broadcasts(tensor, shape)):
+            continue
+        value = float(tensor.broadcast_to(shape).flatten()[position])
+        if value != 0:  # also NaN
+            return value
+    return 0.0
 
 
 @compare.one_thread()
@@ -120,28 +145,37 @@ def self_test(context: Context) -> list[str]:
     for dtype in context.case.dtypes:
         mode = context.case.modes[0]
         caught = {"NaN turned into 0": False, "-inf as inf * 0": False, "subnormals lost": False}
+        plantable = dict(caught)
         for _, inputs in special_inputs(context, dtype):
-            right = context.reference(inputs, mode).rounded
+            references = context.reference(inputs, mode)
+            right = {name: reference.rounded for name, reference in references.items()}
             if complaint_about(context, inputs, mode, right):
                 faults.append(f"turned away mathematics rounded once ({short(dtype)})")
                 break
+            name, out = next(iter(right.items()))
+            smallest = torch.finfo(out.dtype).smallest_normal
             wrong = {
-                "NaN turned into 0": right.nan_to_num(0.0, math.inf, -math.inf),
-                "-inf as inf * 0": _nan_where_minus_infinity(inputs, right),
-                "subnormals lost": right.masked_fill(
-                    right.abs() < torch.finfo(dtype).smallest_normal, 0.0
-                ),
+                "NaN turned into 0": out.nan_to_num(0.0, math.inf, -math.inf),
+                "-inf as inf * 0": _nan_where_minus_infinity(inputs, out),
+                "subnormals lost": out.masked_fill(out.abs() < smallest, 0.0),
             }
-            for name, result in wrong.items():
-                caught[name] |= complaint_about(context, inputs, mode, result) is not None
+            for fault, result in wrong.items():
+                plantable[fault] |= not same_bits(result, out)
+                spoilt = right | {name: result}
+                caught[fault] |= complaint_about(context, inputs, mode, spoilt) is not None
         faults += [
-            f"did not catch '{name}' ({short(dtype)})" for name, hit in caught.items() if not hit
+            f"did not catch '{fault}' ({short(dtype)})"
+            for fault, hit in caught.items()
+            if plantable[fault] and not hit
         ]
+        if not any(plantable.values()):
+            faults.append(f"nothing to plant: no result is special ({short(dtype)})")
     return faults
 
 
 def _nan_where_minus_infinity(inputs: Inputs, right: Tensor) -> Tensor:
     hit = torch.zeros(right.shape, dtype=torch.bool)
-    for tensor in inputs.values():
-        hit |= (tensor.cpu() == -math.inf).broadcast_to(right.shape)
+    for tensor in tensors(inputs).values():
+        if broadcasts(tensor, right.shape):
+            hit |= (tensor.cpu() == -math.inf).broadcast_to(right.shape)
     return right.masked_fill(hit, math.nan)

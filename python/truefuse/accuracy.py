@@ -1,0 +1,209 @@
+"""The rules of accuracy, for one result of one call: whole tensor, worst row, worst of every binade.
+
+Each figure must be <= factor * yardstick + 1 ulp (and 2 ulp are always allowed in a binade). Where the
+inputs leave no rounding before the function itself (`strict`), the worst error of every binade must
+besides be no worse than eager's, or 2 ulp where eager does better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from truefuse import compare
+from truefuse.case import Case, Inputs, Mode
+from truefuse.compare import Reference, Summary
+from truefuse.context import Results, describe, short, tensors
+
+ALWAYS_ALLOWED_ULPS = 2.0
+SCARCITY = 3.0
+
+
+@dataclass(frozen=True)
+class Violation:
+    rule: str  # "class", "rmse", "row", "binade"; a reason code with "-error"
+    got: str
+    bound: str
+    place: str
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """What one result is compared with, and how far it may be off."""
+
+    label: str
+    inputs: Inputs
+    reference: Reference
+    yardstick: Summary
+    eager: Summary
+    factor: float
+    ulps: float
+    strict: bool
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.reference.dtype
+
+    def bound(self) -> Tensor:
+        """Allowed ulp error per binade; NaN where no element lies."""
+        bound = self.factor * self.yardstick.binade_max + self.ulps
+        if self.strict:
+            # The worst of n elements underestimates eager's worst; the fewer, the more.
+            scarcity = 1 + SCARCITY / self.eager.binade_count.clamp(min=1).sqrt()
+            bound = bound.minimum(self.eager.binade_max * scarcity)
+        bound = bound.clamp(min=ALWAYS_ALLOWED_ULPS)
+        return bound.where(self.yardstick.binade_count > 0, math.nan)
+
+    def summary(self, result: Tensor) -> Summary:
+        return compare.summarise(compare.errors(result, self.reference), self.reference)
+
+    def violations(self, result: Tensor) -> list[Violation]:
+        """Every rule that `result` breaks, gravest first."""
+        if result.dtype != self.dtype or result.shape != self.reference.high.shape:
+            got, want = (result.dtype, result.shape), (self.dtype, self.reference.high.shape)
+            return [
+                Violation("class", *(f"{short(d)} {list(s)}" for d, s in (got, want)), self.label)
+            ]
+        found = compare.errors(result, self.reference)
+        got = compare.summarise(found, self.reference)
+        rules = (self._class(found, result), self._binade(found, got, result))
+        rules += (self._row(got), self._rmse(got))
+        return [violation for violation in rules if violation]
+
+    def _class(self, found: compare.Errors, result: Tensor) -> Violation | None:
+        if not found.wrong_class.any():
+            return None
+        return Violation("class", *self._element(found.wrong_class, result))
+
+    def _binade(self, found: compare.Errors, got: Summary, result: Tensor) -> Violation | None:
+        bound = self.bound()
+        broken = ~(got.binade_max <= bound) & (got.binade_max >= 0)
+        if not broken.any():
+            return None
+        excess = torch.where(broken, got.binade_max / bound, 0.0)
+        worst = int(excess.argmax())
+        exponent = worst + compare.minimum_exponent(self.dtype)
+        in_binade = self.reference.binade == exponent
+        mask = in_binade & (found.ulps == got.binade_max[worst])
+        _, _, place = self._element(mask, result)
+        return Violation(
+            "binade",
+            f"{got.binade_max[worst]:.3g} ulp",
+            f"at most {bound[worst]:.3g} ulp where |result| is in 2^{exponent} "
+            f"(eager: {self.eager.binade_max[worst]:.3g})",
+            place,
+        )
+
+    def _row(self, got: Summary) -> Violation | None:
+        if not got.row_max.numel():
+            return None
+        largest = compare.as_rows(self.reference.size).nan_to_num(0, 0, 0).amax(dim=1)
+        bound = self.factor * self.yardstick.row_max.max()
+        bound = bound + self.ulps * compare.ulp(largest, self.dtype)
+        broken = ~(got.row_max <= bound)
+        if not broken.any():
+            return None
+        row = int(broken.to(torch.int8).argmax())
+        return Violation(
+            "row",
+            f"error {got.row_max[row]:.3g}",
+            f"at most {bound[row]:.3g}",
+            f"row {row}, {self.label}",
+        )
+
+    def _rmse(self, got: Summary) -> Violation | None:
+        truth = self.reference.size
+        size = compare.root_mean_square(truth[truth.isfinite()])
+        unit = float(compare.ulp(torch.tensor(size, dtype=torch.float64), self.dtype))
+        bound = self.factor * self.yardstick.rmse + self.ulps * unit
+        if got.rmse <= bound:
+            return None
+        return Violation("rmse", f"{got.rmse:.3g}", f"at most {bound:.3g}", self.label)
+
+    def _element(self, mask: Tensor, result: Tensor) -> tuple[str, str, str]:
+        position = int(mask.flatten().to(torch.int8).argmax())
+        index = compare.index_of(position, mask.shape)
+        at = {
+            name: float(tensor.broadcast_to(mask.shape).flatten()[position])
+            for name, tensor in tensors(self.inputs).items()
+            if broadcasts(tensor, mask.shape)
+        }
+        values = ", ".join(f"{name}={value!r}" for name, value in at.items())
+        got = float(result.flatten()[position])
+        want = float(self.reference.high.flatten()[position])
+        where = f"index {index} ({values})" if values else f"index {index}"
+        return f"{got!r}", f"{want!r}", f"{where}, {self.label}"
+
+
+def broadcasts(tensor: Tensor, shape: torch.Size) -> bool:
+    try:
+        return torch.broadcast_shapes(tensor.shape, shape) == shape
+    except RuntimeError:
+        return False
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One call's inputs, with a ruler for each of its results."""
+
+    label: str
+    kind: str
+    inputs: Inputs
+    mode: Mode
+    rulers: dict[str, Ruler]
+
+    def violations(self, results: Results) -> list[Violation]:
+        if list(results) != list(self.rulers):
+            names = (", ".join(results) or "nothing", ", ".join(self.rulers))
+            return [Violation("class", *names, self.label)]
+        return [v for name, ruler in self.rulers.items() for v in ruler.violations(results[name])]
+
+    def right(self) -> Results:
+        """Mathematics rounded once: the best results there can be."""
+        return {name: ruler.reference.rounded for name, ruler in self.rulers.items()}
+
+    def describe(self) -> str:
+        return describe(self.inputs, self.mode)
+
+
+def trial(
+    case: Case,
+    label: str,
+    kind: str,
+    inputs: Inputs,
+    mode: Mode,
+    references: dict[str, Reference],
+    yardstick: Callable[[], Results],
+    eager: Callable[[], Results],
+    strict: bool = False,
+) -> Trial:
+    measured, beside = yardstick(), eager()
+
+    def ruler(name: str, reference: Reference) -> Ruler:
+        tolerance = case.tolerance_for(reference.dtype)
+        summaries = []
+        for results in (measured, beside):
+            found = compare.forgiving(compare.errors(results[name], reference))
+            summaries.append(compare.summarise(found, reference))
+        text = label if len(references) == 1 else f"{label} {name}"
+        return Ruler(text, inputs, reference, *summaries, tolerance.factor, tolerance.ulps, strict)
+
+    rulers = {name: ruler(name, reference) for name, reference in references.items()}
+    return Trial(label, kind, inputs, mode, rulers)
+
+
+def spoilt(results: Results) -> dict[str, Results]:
+    """Right results, spoilt in ways that every ruler must notice."""
+    name, good = max(results.items(), key=lambda item: item[1].numel())
+    nan = good.clone()
+    nan.view(-1)[nan.numel() // 2] = math.nan
+    planted = {"one NaN": results | {name: nan}}
+    rows = compare.as_rows(good).clone()
+    if len(rows) > 1:
+        rows[len(rows) // 2] = rows[len(rows) // 2 - 1]
+        planted["one wrong row"] = results | {name: rows.reshape(good.shape)}
+    return planted

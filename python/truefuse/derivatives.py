@@ -1,0 +1,166 @@
+"""Gradients of a case's callables, and what mathematics says they are."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from truefuse.case import Inputs, Mode
+from truefuse.compare import Reference
+from truefuse.context import (
+    HALF_TYPES,
+    Context,
+    Results,
+    as_tuple,
+    cast,
+    has_half,
+    is_floating,
+    widened,
+)
+
+# PyTorch's own "does not require grad" comes after the fact, from a graph that was silently cut.
+REFUSAL = re.compile(
+    r"^(?!.*does not require grad)(?=.*(grad|backward|training|differentia|derivative))",
+    re.IGNORECASE,
+)
+
+
+class Missing(Exception):
+    """Nothing was raised, and yet a gradient that was asked for is not there."""
+
+
+def names(context: Context, inputs: Inputs) -> tuple[str, ...]:
+    """The inputs to differentiate: those that the case names, else all floating ones (where the case
+    names none, a candidate has to refuse or be right)."""
+    if context.case.gradients:
+        return context.case.gradients
+    return tuple(name for name, value in inputs.items() if is_floating(value))
+
+
+def incoming(context: Context, inputs: Inputs, mode: Mode, *labels: object) -> tuple[Tensor, ...]:
+    """A random gradient of every floating output."""
+    generator = context.generator("gradient", *labels)
+    with torch.no_grad():
+        outputs = as_tuple(context.baseline(*inputs.values(), **mode))
+    return tuple(
+        torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out.device, out.dtype)
+        for out in outputs
+        if is_floating(out)
+    )
+
+
+def gradients(
+    function: Callable[..., Any],
+    inputs: Inputs,
+    mode: Mode,
+    wanted: Sequence[str],
+    gradient: tuple[Tensor, ...] | Callable[[tuple[Tensor, ...]], Tensor],
+    create_graph: bool = False,
+) -> Results:
+    """{"gradient of x": tensor}; `gradient` is that of the outputs, or makes a scalar of them. Raises
+    Missing."""
+    with torch.enable_grad():
+        leaves = {name: inputs[name].detach().requires_grad_() for name in wanted}
+        outputs = tuple(
+            out
+            for out in as_tuple(function(*(inputs | leaves).values(), **mode))
+            if is_floating(out)
+        )
+        if not outputs or not any(out.requires_grad for out in outputs):
+            raise Missing("gradients are silently missing")
+        options = {"create_graph": create_graph, "allow_unused": True}
+        if callable(gradient):
+            found = torch.autograd.grad(gradient(outputs), [*leaves.values()], **options)
+        else:
+            pairs = [(o, g) for o, g in zip(outputs, gradient, strict=True) if o.requires_grad]
+            ends, sent = zip(*pairs, strict=True)
+            found = torch.autograd.grad(ends, [*leaves.values()], sent, **options)
+    for name, tensor in zip(wanted, found, strict=True):
+        if tensor is None:
+            raise Missing(f"the gradient of '{name}' is silently missing")
+    return {f"gradient of {name}": tensor for name, tensor in zip(wanted, found, strict=True)}
+
+
+def yardstick(
+    context: Context, inputs: Inputs, mode: Mode, wanted: Sequence[str], sent: tuple[Tensor, ...]
+) -> Results:
+    """Eager's autograd; for half types in float32, rounded once."""
+    if not has_half(inputs):
+        return gradients(context.baseline, inputs, mode, wanted, sent)
+    wide = cast(inputs, torch.float32, HALF_TYPES)
+    sent = tuple(one.float() if one.dtype in HALF_TYPES else one for one in sent)
+    found = gradients(context.baseline, wide, mode, wanted, sent)
+    return {
+        key: tensor.to(inputs[name].dtype)
+        for name, (key, tensor) in zip(wanted, found.items(), strict=True)
+    }
+
+
+def mathematics(
+    context: Context, inputs: Inputs, mode: Mode, wanted: Sequence[str], sent: tuple[Tensor, ...]
+) -> dict[str, Reference]:
+    """On the CPU in float64: the case's own gradients, or autograd of its reference."""
+    case = context.case
+    wide = widened(inputs)
+    sent = tuple(one.detach().cpu().double() for one in sent)
+    if case.reference_gradients is not None:
+        found = as_tuple(case.reference_gradients(*sent, *wide.values(), **mode))
+        high = dict(zip((f"gradient of {name}" for name in wanted), found, strict=True))
+    else:
+        high = gradients(case.reference, wide, mode, wanted, sent)
+    scales: Sequence[Tensor | None]
+    if case.gradient_scale is not None:
+        scales = as_tuple(case.gradient_scale(*sent, *wide.values(), **mode))
+    else:
+        scales = [_size_of_sum(case.reference, wide, mode, name, sent) for name in wanted]
+    return {
+        key: Reference(value, torch.zeros_like(value), inputs[name].dtype, scale)
+        for name, (key, value), scale in zip(wanted, high.items(), scales, strict=True)
+    }
+
+
+def _size_of_sum(
+    reference: Callable[..., Any], wide: Inputs, mode: Mode, name: str, sent: tuple[Tensor, ...]
+) -> Tensor | None:
+    """For an input that was broadcast its gradient is a sum, which may cancel: the root of the sum of
+    the squares of its summands. None for an input that was not broadcast."""
+    shape = wide[name].shape
+    if len(sent) != 1 or shape == sent[0].shape:
+        return None
+    try:
+        spread = wide | {name: wide[name].expand(sent[0].shape)}
+        (summands,) = gradients(reference, spread, mode, [name], sent).values()
+        return summands.nan_to_num(0, 0, 0).square().sum_to_size(shape).sqrt()
+    except (RuntimeError, Missing):
+        return None
+
+
+def undefined(references: dict[str, Reference], inputs: Inputs) -> str:
+    """Where the reference itself has no finite gradient although every input is finite."""
+    if not all(bool(v.isfinite().all()) for v in inputs.values() if is_floating(v)):
+        return ""
+    for name, reference in references.items():
+        count = int((~reference.high.isfinite()).sum())
+        if count:
+            return f"{count} elements of the {name}"
+    return ""
+
+
+def layouts(gradient: Tensor) -> dict[str, Tensor]:
+    """The same incoming gradient in other memory; the last is what `sum` sends."""
+    found = {"contiguous": gradient.contiguous()}
+    if gradient.dim():
+        larger = gradient.new_full((*gradient.shape[:-1], gradient.shape[-1] + 3), math.nan)
+        larger[..., 1:-2] = gradient
+        found["narrow"] = larger[..., 1:-2]
+        found["every second element"] = torch.stack((gradient, gradient), dim=-1)[..., 0]
+    if gradient.dim() >= 2:
+        found["transposed"] = gradient.transpose(-1, -2).contiguous().transpose(-1, -2)
+        found["one row for all"] = gradient[:1].expand_as(gradient)
+    found["stride 0, from sum"] = gradient.new_ones(()).expand_as(gradient)
+    return found

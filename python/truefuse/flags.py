@@ -1,0 +1,97 @@
+"""Global state that a call has no business with: settings of PyTorch, random generators, the current
+device and stream, and the functions that this tool itself relies on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# By identity: one that was replaced is a clock or a comparison that somebody else has written.
+_OURS: dict[str, tuple[Any, str]] = {
+    "time.perf_counter": (time, "perf_counter"),
+    "time.monotonic": (time, "monotonic"),
+    "torch.allclose": (torch, "allclose"),
+    "torch.equal": (torch, "equal"),
+    "torch.empty": (torch, "empty"),
+    "torch.cuda.Event": (torch.cuda, "Event"),
+    "torch.cuda.synchronize": (torch.cuda, "synchronize"),
+    "torch.cuda.current_stream": (torch.cuda, "current_stream"),
+    "torch.cuda.CUDAGraph": (torch.cuda, "CUDAGraph"),
+    "torch.Tensor.data_ptr": (torch.Tensor, "data_ptr"),
+    "torch.Tensor.__eq__": (torch.Tensor, "__eq__"),
+}
+
+
+def snapshot(device: torch.device) -> dict[str, Any]:
+    state: dict[str, Any] = {name: _read(read) for name, read in _SETTINGS.items()}
+    state |= {name: getattr(owner, attribute) for name, (owner, attribute) in _OURS.items()}
+    state["random generator"] = _digest(torch.get_rng_state())
+    # Denormals flushed on this thread: a product that is subnormal then reads as zero.
+    state["subnormal numbers"] = bool(torch.tensor(2.0**-1070, dtype=torch.float64).mul(1.0) != 0)
+    if device.type == "cuda":
+        state["random generator of the device"] = _digest(torch.cuda.get_rng_state(device))
+        state["current device"] = torch.cuda.current_device()
+        state["current stream"] = torch.cuda.current_stream(device).cuda_stream
+    return state
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """{name: (before, after)}."""
+    return {
+        name: (_text(before[name]), _text(after.get(name)))
+        for name in before
+        if before[name] != after.get(name)
+    }
+
+
+def restore(before: dict[str, Any]) -> None:
+    """Puts back what a planted fault has changed."""
+    for name, write in _WRITERS.items():
+        if _read(_SETTINGS[name]) != before[name]:
+            write(before[name])
+    for name, (owner, attribute) in _OURS.items():
+        if getattr(owner, attribute) is not before[name]:
+            setattr(owner, attribute, before[name])
+
+
+def _read(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except (AttributeError, RuntimeError):  # not in this version, or not in this build
+        return None
+
+
+_SETTINGS: dict[str, Callable[[], Any]] = {
+    "float32 matmul precision": torch.get_float32_matmul_precision,
+    "TF32 in matmul": lambda: torch.backends.cuda.matmul.allow_tf32,
+    "reduced fp16 sums": lambda: torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction,
+    "reduced bf16 sums": lambda: torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
+    "TF32 in cuDNN": lambda: torch.backends.cudnn.allow_tf32,
+    "cuDNN benchmark": lambda: torch.backends.cudnn.benchmark,
+    "cuDNN deterministic": lambda: torch.backends.cudnn.deterministic,
+    "deterministic algorithms": torch.get_deterministic_debug_mode,
+    "default dtype": torch.get_default_dtype,
+    "default device": lambda: str(torch.get_default_device()),
+    "threads": torch.get_num_threads,
+    "gradients": torch.is_grad_enabled,
+    "inference mode": torch.is_inference_mode_enabled,
+    "autocast on CPU": lambda: torch.is_autocast_enabled("cpu"),
+    "autocast on GPU": lambda: torch.is_autocast_enabled("cuda"),
+}
+_WRITERS: dict[str, Callable[[Any], None]] = {
+    "float32 matmul precision": torch.set_float32_matmul_precision,
+    "deterministic algorithms": torch.set_deterministic_debug_mode,
+    "default dtype": torch.set_default_dtype,
+    "threads": torch.set_num_threads,
+}
+
+
+def _digest(state: torch.Tensor) -> int:
+    return hash(bytes(state.numpy().tobytes()))
+
+
+def _text(value: Any) -> str:
+    return getattr(value, "__qualname__", None) or str(value)

@@ -1,0 +1,114 @@
+"""The baseline does no work that nobody asked for: copies whose removal changes no result.
+
+Each copy that a baseline makes is left out, and the result compared. A copy that was not needed makes
+the candidate look faster than it is; a case whose model really makes it says so (`baseline_copies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from truefuse.case import Inputs, Mode
+from truefuse.context import Context, Results, as_tuple, describe, tensors
+from truefuse.context import copies as copies_of
+from truefuse.gates.outputs import same_bits
+from truefuse.gates.proof import self_test_failed
+from truefuse.verdict import Result, Status
+
+NAME = "baseline"
+_ATEN = torch.ops.aten
+
+
+class Copies(TorchDispatchMode):
+    """Lists copies to the same dtype and device; leaves out the one numbered `without`."""
+
+    def __init__(self, without: int | None = None) -> None:
+        super().__init__()
+        self.without = without
+        self.found: list[tuple[str, int]] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        source = args[0] if args else None
+        if function in (_ATEN.clone.default, _ATEN._to_copy.default) and isinstance(source, Tensor):
+            same = kwargs.get("dtype") in (None, source.dtype) and kwargs.get("device") in (
+                None,
+                source.device,
+            )
+            if same:
+                self.found.append((str(function), source.numel() * source.element_size()))
+                if self.without == len(self.found) - 1:
+                    return source.view(source.shape)
+        return function(*args, **kwargs)
+
+
+def run(context: Context) -> Result:
+    eager = context.baseline
+    if not needless(context, lambda *given, **mode: _cloned(eager(*given, **mode))):
+        return self_test_failed(NAME, ["did not catch a copy of the result"])
+    notes = []
+    for name, baseline in context.case.baselines.items():
+        for label, size, where in needless(context, baseline):
+            text = f"'{name}' makes a copy of {size} bytes ({label}) that changes no result"
+            if context.case.baseline_copies:
+                notes.append(f"{text}; the case says: {context.case.baseline_copies}")
+                continue
+            return Result(
+                NAME,
+                Status.UNKNOWN,
+                "needless-copy",
+                text,
+                expected="a baseline without it, or `baseline_copies` saying that the model makes it",
+                got=label,
+                first=where,
+            )
+    return Result(
+        NAME,
+        Status.PASS,
+        "no-needless-copies",
+        notes[0] if notes else "no baseline makes a copy that could be left out",
+        lines=notes,
+    )
+
+
+def needless(context: Context, baseline: Callable[..., Any]) -> list[tuple[str, int, str]]:
+    """[(operator, bytes, call)] of the copies that could be left out one by one."""
+    case = context.case
+    inputs = context.inputs(case.medium_size, case.dtypes[0], case.kinds[0], NAME)
+    found = []
+    for mode in case.modes:
+        everything = Copies()
+        wanted = _run(context, baseline, inputs, mode, everything)
+        for number, (label, size) in enumerate(everything.found):
+            try:
+                got = _run(context, baseline, inputs, mode, Copies(without=number))
+            except RuntimeError:
+                continue  # it was needed
+            # Without it an output may come to lie in an input's memory: then it was needed.
+            if got and all(same_bits(got[k], wanted[k]) for k in wanted):
+                found.append((label, size, describe(inputs, mode)))
+    return found
+
+
+def _run(
+    context: Context, baseline: Callable[..., Any], inputs: Inputs, mode: Mode, copies: Copies
+) -> Results:
+    """Results and inputs afterwards; nothing where an output shares memory with an input."""
+    own = copies_of(inputs)
+    with copies:
+        outputs = baseline(*own.values(), **mode)
+    held = {tensor.untyped_storage().data_ptr() for tensor in tensors(own).values()}
+    if any(out.untyped_storage().data_ptr() in held for out in as_tuple(outputs)):
+        return {}
+    groups = (("result", context.named(outputs, own)), ("input", tensors(own)))
+    return {f"{kind} {key}": value for kind, group in groups for key, value in group.items()}
+
+
+def _cloned(outputs: Any) -> Any:
+    made = tuple(out.clone() for out in as_tuple(outputs))
+    return made[0] if isinstance(outputs, Tensor) else made

@@ -1,0 +1,138 @@
+"""Two calls at once, on two threads (and on a GPU on two streams), do not disturb each other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from truefuse.case import Inputs
+from truefuse.context import (
+    CandidateRaised,
+    Context,
+    Results,
+    as_tuple,
+    describe,
+    is_floating,
+)
+from truefuse.gates.outputs import same_results
+from truefuse.gates.proof import Complaint, judge
+from truefuse.verdict import Result, Status
+
+NAME = "concurrent"
+CALLS = 20
+PAUSE = 0.002
+
+
+def run(context: Context) -> Result:
+    what = "streams" if context.device.type == "cuda" else "threads"
+    return judge(
+        NAME,
+        context,
+        examine,
+        {"one workspace for all calls": _shares(context)},
+        "calls-disturb-each-other",
+        "the results of each call alone",
+        lambda: Result(
+            NAME,
+            Status.PASS,
+            "independent",
+            f"{CALLS} calls on each of two {what} at once, as alone",
+        ),
+    )
+
+
+def examine(context: Context) -> Complaint | None:
+    case = context.case
+    mode = case.modes[0]
+    sides = [
+        context.inputs(case.medium_size, case.dtypes[0], case.kinds[0], NAME, side)
+        for side in ("first", "second")
+    ]
+    alone = [context.candidate(inputs, mode) for inputs in sides]
+    found: list[list[Results]] = [[], []]
+    raised: list[Exception] = []
+    start = threading.Barrier(2)
+
+    def work(side: int) -> None:
+        try:
+            with torch.no_grad():
+                start.wait()
+                found[side] = _calls(context, sides[side])
+        except Exception as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=work, args=(side,)) for side in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    context.synchronize()
+    if raised:
+        error = raised[0]
+        raise CandidateRaised(f"{type(error).__name__}: {error} [two calls at once]") from error
+    for side, results in enumerate(found):
+        for number, result in enumerate(results):
+            if not same_results(result, alone[side]):
+                where = f"call {number + 1}, {describe(sides[side], mode)}"
+                return Complaint("another call at the same time changes the result", where)
+    return None
+
+
+def _calls(context: Context, inputs: Inputs) -> list[Results]:
+    case = context.case
+    mode = case.modes[0]
+
+    def calls() -> list[Results]:
+        results = []
+        for _ in range(CALLS):
+            own = context.fresh(inputs)
+            results.append(context.named(case.candidate(*own.values(), **mode), own))
+        return results
+
+    if context.device.type != "cuda":
+        return calls()
+    stream = torch.cuda.Stream(context.device)
+    with torch.cuda.stream(stream):
+        results = calls()
+        stream.synchronize()
+    return results
+
+
+def _shares(context: Context) -> Callable[..., Any]:
+    """Puts the first input into a buffer that all calls share, and rests before it reads it."""
+    good = context.good
+    buffers: dict[Any, Any] = {}
+    pause = _Pause(context)
+
+    def candidate(*given: Any, **mode: Any) -> Any:
+        first = next(p for p, value in enumerate(given) if is_floating(value))
+        value = given[first]
+        buffer = buffers.setdefault((value.shape, value.dtype), value.clone())
+        buffer.copy_(value)
+        pause()
+        outputs = good(*given[:first], buffer.clone(), *given[first + 1 :], **mode)
+        return outputs if isinstance(outputs, torch.Tensor) else as_tuple(outputs)
+
+    return candidate
+
+
+class _Pause:
+    """Of the thread; on a GPU of the stream."""
+
+    def __init__(self, context: Context) -> None:
+        self.delay = None
+        self.device = context.device
+        if context.device.type == "cuda":
+            from truefuse.delay import Delay
+
+            self.delay = Delay(context.device)
+
+    def __call__(self) -> None:
+        if self.delay is None:
+            time.sleep(PAUSE)
+        else:
+            self.delay.on(torch.cuda.current_stream(self.device), 1e3 * PAUSE)

@@ -1,0 +1,90 @@
+"""A call leaves global state alone; so does loading the case."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from truefuse import flags
+from truefuse.context import Context, describe
+from truefuse.gates.outputs import case_call
+from truefuse.gates.proof import Complaint, judge
+from truefuse.verdict import Result, Status
+
+NAME = "flags"
+
+
+def run(context: Context) -> Result:
+    good = context.good
+    # To draw random numbers while it is loaded is a case's own affair.
+    found = {k: v for k, v in context.loading_changed.items() if not k.startswith("random")}
+    if found:
+        return _loading(found)
+    return judge(
+        NAME,
+        context,
+        examine,
+        {
+            "matmul precision lowered": _does(
+                good, lambda: torch.set_float32_matmul_precision("medium")
+            ),
+            "another default dtype": _does(good, lambda: torch.set_default_dtype(torch.float64)),
+            "random numbers consumed": _does(good, lambda: torch.rand(1)),
+            "another clock": _does(good, _slow_clock),
+        },
+        "flags-changed",
+        "global state as before the call",
+        lambda: Result(
+            NAME,
+            Status.PASS,
+            "unchanged",
+            "settings, random generators and clocks are as they were before the case was loaded",
+            numbers={"flags": {k: str(v) for k, v in flags.snapshot(context.device).items()}},
+        ),
+    )
+
+
+def examine(context: Context) -> Complaint | None:
+    case = context.case
+    inputs = context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME)
+    for mode in case.modes:
+        own = context.fresh(inputs)
+        before = flags.snapshot(context.device)
+        try:
+            case_call(context, case.candidate, own, mode)
+            found = flags.changes(before, flags.snapshot(context.device))
+        finally:
+            flags.restore(before)
+        for name, (was, now) in found.items():
+            where = describe(inputs, mode)
+            return Complaint(f"a call changes: {name}", where, was, now)
+    return None
+
+
+def _loading(found: dict[str, tuple[str, str]]) -> Result:
+    name, (was, now) = next(iter(found.items()))
+    return Result(
+        NAME,
+        Status.FAIL,
+        "flags-changed",
+        f"loading the case changed: {name}",
+        expected=was,
+        got=now,
+        first="before the first call",
+    )
+
+
+def _does(good: Callable[..., Any], harm: Callable[[], Any]) -> Callable[..., Any]:
+    def candidate(*given: Any, **mode: Any) -> Any:
+        harm()
+        return good(*given, **mode)
+
+    return candidate
+
+
+def _slow_clock() -> None:
+    real = time.perf_counter
+    time.perf_counter = lambda: real() / 2  # type: ignore[assignment]

@@ -1,0 +1,151 @@
+"""The case itself: a reference that says the same whatever it is given accepts everybody.
+
+Its results must vary, depend on every floating input, be numbers, repeat themselves, leave the inputs
+alone; and the inputs must have both signs, or relu is the identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from truefuse.case import Inputs, Mode
+from truefuse.context import (
+    Context,
+    Results,
+    as_tuple,
+    copies,
+    describe,
+    is_floating,
+    mode_name,
+    tensors,
+    widened,
+)
+from truefuse.gates.outputs import same_bits, same_results
+from truefuse.gates.proof import Complaint, self_test_failed
+from truefuse.verdict import Result, Status
+
+NAME = "reference"
+LEAST_SPREAD = 1e-4  # standard deviation of the results, as a share of the largest
+LEAST_CHANGED = 0.01  # share of the elements that another input has to change
+
+
+def run(context: Context) -> Result:
+    faults = [
+        f"did not catch {name}"
+        for name, reference in planted(context.case.reference).items()
+        if not examine(_with_reference(context, reference))
+    ]
+    if faults:
+        return self_test_failed(NAME, faults)
+    found = examine(context)
+    if found:
+        return Result(
+            NAME,
+            Status.FAIL,
+            "useless-reference",
+            found.what,
+            expected="a reference that varies with every input, on inputs of both signs",
+            got=found.got or found.what,
+            first=found.where,
+        )
+    return Result(NAME, Status.PASS, "sensitive", "varies, and with every floating input")
+
+
+def examine(context: Context) -> Complaint | None:
+    case = context.case
+    for mode in case.modes:
+        inputs = widened(context.inputs(case.medium_size, case.dtypes[0], case.kinds[0], NAME))
+        where = f"{describe(inputs, mode)}"
+        if not _signed(inputs):
+            return Complaint("no floating input has both signs", where)
+        results, disturbed = _call(context, inputs, mode)
+        if disturbed:
+            return Complaint(f"the reference changes '{disturbed}'", where)
+        again, _ = _call(context, inputs, mode)
+        if not same_results(results, again):
+            return Complaint("the reference does not repeat itself", where)
+        for name, tensor in results.items():
+            complaint = _dull(tensor)
+            if complaint:
+                return Complaint(f"the reference's {name} is {complaint}", where)
+        blind = _blind_to(context, inputs, mode, results)
+        if blind:
+            return Complaint(
+                f"the reference does not depend on '{blind}' ({mode_name(mode)})", where
+            )
+    return None
+
+
+def _signed(inputs: Inputs) -> bool:
+    floating = [value for value in inputs.values() if is_floating(value)]
+    return any(bool((value < 0).any() and (value > 0).any()) for value in floating)
+
+
+def _call(context: Context, inputs: Inputs, mode: Mode) -> tuple[Results, str]:
+    """The results, and the name of an input that it changed though it is not declared mutated."""
+    own = copies(inputs)
+    results = context.named(context.case.reference(*own.values(), **mode), own)
+    for name, tensor in tensors(own).items():
+        if name not in context.case.mutates and not same_bits(tensor, inputs[name]):
+            return results, name
+    return results, ""
+
+
+def _dull(tensor: Tensor) -> str:
+    if not tensor.is_floating_point() or tensor.numel() < 2:
+        return ""
+    if not bool(tensor.isfinite().all()):
+        return "not finite on finite inputs"
+    largest = float(tensor.abs().max())
+    if float(tensor.std()) <= LEAST_SPREAD * largest:
+        return f"nearly constant (standard deviation {float(tensor.std()):.3g} of {largest:.3g})"
+    return ""
+
+
+def _blind_to(context: Context, inputs: Inputs, mode: Mode, results: Results) -> str:
+    """The first floating input that other contents do not change the results of."""
+    case = context.case
+    other = widened(context.inputs(case.medium_size, case.dtypes[0], case.kinds[0], NAME, "other"))
+    for name, value in inputs.items():
+        if not is_floating(value) or same_bits(value, other[name]):
+            continue
+        changed, _ = _call(context, inputs | {name: other[name]}, mode)
+        moved = [float((changed[key] != results[key]).double().mean()) for key in results]
+        if max(moved) < LEAST_CHANGED:
+            return name
+    return ""
+
+
+def _with_reference(context: Context, reference: Callable[..., Any]) -> Context:
+    return replace(context, case=replace(context.case, reference=reference))
+
+
+def planted(reference: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    def changed(change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+        def planted(*given: Any, **mode: Any) -> Any:
+            outputs = reference(*given, **mode)
+            made = tuple(change(out) for out in as_tuple(outputs))
+            return made[0] if isinstance(outputs, Tensor) else made
+
+        return planted
+
+    def blind(*given: Any, **mode: Any) -> Any:
+        """To the first floating input that nobody may change."""
+        chosen = next((p for p, v in enumerate(given) if is_floating(v)), 0)
+        rest = list(given)
+        rest[chosen] = torch.linspace(-1, 1, rest[chosen].numel(), dtype=torch.float64).view(
+            rest[chosen].shape
+        )
+        return reference(*rest, **mode)
+
+    return {
+        "a reference of zeros": changed(torch.zeros_like),
+        "a reference that hardly varies": changed(lambda out: 1 + 1e-6 * out),
+        "a reference with a NaN": changed(lambda out: out.masked_fill(out == out.max(), torch.nan)),
+        "a reference blind to an input": blind,
+    }

@@ -1,0 +1,178 @@
+"""Under PyTorch's tracers: fake tensors with the strides of real ones, opcheck, and the same result when
+compiled with symbolic sizes. For a callable that is no registered operator: the same result compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from truefuse.case import Inputs, Mode
+from truefuse.context import Context, Results, as_tuple, describe
+from truefuse.gates.edges import coarse_error
+from truefuse.gates.outputs import same_results
+from truefuse.gates.proof import Complaint, self_test_failed
+from truefuse.verdict import Result, Status
+
+NAME = "traced"
+OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
+
+
+def run(context: Context) -> Result:
+    faults = self_test()
+    if faults:
+        return self_test_failed(NAME, faults)
+    overload = _overload(context.case.operator)
+    found = _examine(context, overload)
+    if found:
+        return Result(
+            NAME,
+            Status.FAIL,
+            "traced-otherwise",
+            found.what,
+            expected=found.expected or "the same under the tracer as without",
+            got=found.got or found.what,
+            first=found.where,
+        )
+    what = "fake strides, opcheck, one graph with symbolic sizes" if overload else "compiled"
+    return Result(NAME, Status.PASS, "as-untraced", f"{what}: the same as untraced")
+
+
+def _overload(operator: str | None) -> Any:
+    if operator is None:
+        return None
+    namespace, name = operator.split("::")
+    return getattr(getattr(torch.ops, namespace), name).default
+
+
+def _examine(context: Context, overload: Any) -> Complaint | None:
+    case = context.case
+    for dtype in dict.fromkeys((case.dtypes[0], case.dtypes[-1])):
+        inputs = context.inputs(case.small_size, dtype, case.kinds[0], NAME)
+        for mode in case.modes:
+            where = describe(inputs, mode)
+            if overload is not None:
+                complaint = fake_complaint(overload, inputs, mode)
+                complaint = complaint or opcheck_complaint(overload, context.fresh(inputs), mode)
+                if complaint:
+                    return Complaint(complaint, where)
+    inputs = context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME)
+    for mode in case.modes:
+        found = _compiled(context, inputs, mode, whole=overload is not None)
+        if found:
+            return found
+    return None
+
+
+def _compiled(context: Context, inputs: Inputs, mode: Mode, whole: bool) -> Complaint | None:
+    torch._dynamo.reset()
+    function = torch.compile(
+        context.case.candidate, backend="aot_eager", fullgraph=whole, dynamic=True
+    )
+    where = describe(inputs, mode)
+    plain = context.candidate(inputs, mode)
+    try:
+        compiled: Results = context.call(function, inputs, mode)
+    except Exception as error:
+        if not whole:
+            return None  # it runs as it is written, which the other gates judge
+        text = str(error).splitlines()[0]
+        return Complaint("cannot be compiled", where, got=f"{type(error).__name__}: {text}")
+    if same_results(plain, compiled):
+        return None
+    complaint = coarse_error(context, inputs, mode, compiled)
+    return (
+        Complaint("compiled, it gives another result", where, got=complaint) if complaint else None
+    )
+
+
+def fake_complaint(overload: Any, inputs: Inputs, mode: Mode) -> str:
+    """What the operator's fake form says wrongly about the outputs, with other strides too."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    for given in (inputs, _every_second_row(inputs)):
+        try:
+            real = as_tuple(overload(*_clones(given).values(), **mode))
+        except RuntimeError:
+            continue  # the contract forbids it
+        with FakeTensorMode() as fakes:
+            made = {
+                k: fakes.from_tensor(v) if isinstance(v, Tensor) else v for k, v in given.items()
+            }
+            fake = as_tuple(overload(*made.values(), **mode))
+        for number, (ours, theirs) in enumerate(zip(real, fake, strict=True)):
+            for what in ("shape", "stride", "dtype", "device"):
+                said, is_ = (_fact(one, what) for one in (theirs, ours))
+                if said != is_:
+                    return f"the fake form gives output {number} {what} {said}, it has {is_}"
+    return ""
+
+
+def _fact(tensor: Tensor, what: str) -> Any:
+    value = getattr(tensor, what)
+    return tuple(value() if callable(value) else value) if what in ("shape", "stride") else value
+
+
+def _every_second_row(inputs: Inputs) -> Inputs:
+    return {
+        k: torch.stack((v, v), dim=1)[:, 0] if isinstance(v, Tensor) and v.dim() >= 2 else v
+        for k, v in inputs.items()
+    }
+
+
+def _clones(inputs: Inputs) -> Inputs:
+    return {k: v.detach() if isinstance(v, Tensor) else v for k, v in inputs.items()}
+
+
+def opcheck_complaint(overload: Any, inputs: Inputs, mode: Mode) -> str:
+    found = torch.library.opcheck(
+        overload, tuple(inputs.values()), dict(mode), test_utils=OPCHECKS, raise_exception=False
+    )
+    for name, outcome in found.items():
+        if outcome != "SUCCESS":
+            return f"opcheck {name}: {str(outcome).strip().splitlines()[0]}"
+    return ""
+
+
+def self_test() -> list[str]:
+    """Three operators made for the purpose: an honest one and two that lie."""
+    honest, strided, writes = _planted()
+    inputs = {"x": torch.randn(4, 6)}
+    faults = []
+    if complaint := fake_complaint(honest, inputs, {}) or opcheck_complaint(honest, inputs, {}):
+        faults.append(f"turned away an honest operator: {complaint}")
+    if not fake_complaint(strided, inputs, {}):
+        faults.append("did not catch a fake form with other strides")
+    if not opcheck_complaint(writes, inputs, {}):
+        faults.append("did not catch an undeclared mutation")
+    return faults
+
+
+@functools.cache
+def _planted() -> tuple[Any, Any, Any]:
+    library = torch.library.Library("truefuse_proof", "DEF")
+    _planted.library = library  # type: ignore[attr-defined]  # it lives as long as the operators
+
+    def operator(name: str, real: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+        library.define(f"{name}(Tensor x) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
+        library.impl(name, real, "CompositeExplicitAutograd")
+        library.impl(name, fake, "Meta")
+        library.impl(name, torch.library.fallthrough_kernel, "Autograd")
+        return getattr(torch.ops.truefuse_proof, name).default
+
+    def writes(x: Tensor) -> Tensor:
+        x.add_(1)
+        return x.clone(memory_format=torch.contiguous_format)
+
+    def dense(x: Tensor) -> Tensor:
+        return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+    return (
+        operator("honest", lambda x: x.contiguous() + 1, dense),
+        operator("strided", lambda x: x.t().contiguous().t(), dense),
+        operator("writes", writes, dense),
+    )

@@ -1,0 +1,113 @@
+"""Two reports of one case, for use in CI: what was accepted stays accepted, and no slower.
+
+A time has regressed if the candidate's median is slower than before by more than the threshold and by
+more than the noise that both runs measured in themselves. Reports of other devices or other versions of
+PyTorch are not comparable in time; their gates are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+
+class Unreadable(Exception):
+    """Not a report; the text is for the user."""
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Raises Unreadable."""
+    from truefuse.report import SCHEMA_VERSION
+
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise Unreadable(f"{path} is no JSON: {error}.") from error
+    if not isinstance(data, dict) or not {"gates", "verdict", "environment"} <= data.keys():
+        raise Unreadable(f"{path} is no report of `truefuse check`.")
+    if data.get("schema_version") != SCHEMA_VERSION:
+        raise Unreadable(
+            f"{path} has schema version {data.get('schema_version')}; this tool reads "
+            f"{SCHEMA_VERSION}. Run the check again."
+        )
+    return data
+
+
+def compare(old: dict[str, Any], new: dict[str, Any], threshold: float) -> dict[str, Any]:
+    """{"verdict": OK, REGRESSION or UNKNOWN, "problems", "unknown", "times"}."""
+    problems, unknown, times = [], [], []
+    if (old["case"], old["device"]) != (new["case"], new["device"]):
+        unknown.append(
+            f"{old['case']} on {old['device']} and {new['case']} on {new['device']} are two things"
+        )
+    before = {gate["gate"]: gate for gate in old["gates"]}
+    for gate in new["gates"]:
+        was = before.get(gate["gate"], {}).get("status")
+        if gate["status"] == "FAIL" and was != "FAIL":
+            problems.append(f"gate {gate['gate']}: {was or 'new'} -> FAIL: {gate['summary']}")
+        elif was == "PASS" and gate["status"] in ("UNKNOWN", "SKIP"):
+            unknown.append(f"gate {gate['gate']}: PASS -> {gate['status']}: {gate['summary']}")
+    missing = before.keys() - {gate["gate"] for gate in new["gates"]}
+    unknown += [f"gate {name} did not run" for name in sorted(missing)]
+    if "performance" in old and "performance" in new:
+        different = _elsewhere(old, new)
+        if different:
+            unknown.append(f"times are not comparable: {different}")
+        else:
+            times = _times(old["performance"], new["performance"], threshold)
+            problems += [row["text"] for row in times if row["regressed"]]
+    elif "performance" in old:
+        problems.append("there was a speed figure and there is none now")
+    verdict = "REGRESSION" if problems else "UNKNOWN" if unknown else "OK"
+    return {"verdict": verdict, "problems": problems, "unknown": unknown, "times": times}
+
+
+def _elsewhere(old: dict[str, Any], new: dict[str, Any]) -> str:
+    for what, key in (
+        ("device", lambda e: e["device"]["name"]),
+        ("torch", lambda e: e["torch"]),
+        ("cores", lambda e: e["cpu"]["cores"]),
+    ):
+        was, now = key(old["environment"]), key(new["environment"])
+        if was != now:
+            return f"{what} was {was} and is {now}"
+    return ""
+
+
+def _times(old: dict[str, Any], new: dict[str, Any], threshold: float) -> list[dict[str, Any]]:
+    def shapes(performance: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, Any]]:
+        return {(*s["size"], s["dtype"], s["mode"]): s for s in performance["shapes"]}
+
+    before, rows = shapes(old), []
+    for key, shape in shapes(new).items():
+        if key not in before:
+            continue
+        was, now = (one["candidate"]["median_ms"] for one in (before[key], shape))
+        noise = math.hypot(before[key]["noise"]["floor"], shape["noise"]["floor"])
+        change = now / was - 1
+        regressed = math.log(now / was) > max(noise, math.log1p(threshold))
+        size = " × ".join(map(str, shape["size"]))
+        rows.append(
+            {
+                "text": f"{size} {shape['dtype']} {shape['mode']}: {was:.4g} -> {now:.4g} ms "
+                f"({change:+.1%}, noise ±{math.expm1(noise):.1%})",
+                "change": change,
+                "regressed": regressed,
+            }
+        )
+    return rows
+
+
+def show(found: dict[str, Any], screen: Any) -> None:
+    for row in found["times"]:
+        screen.line(row["text"], "bold red" if row["regressed"] else "")
+    for text in found["problems"]:
+        if text not in [row["text"] for row in found["times"]]:
+            screen.line(text, "bold red")
+    for text in found["unknown"]:
+        screen.line(text, "bold yellow")
+    screen.line(found["verdict"], "bold green" if found["verdict"] == "OK" else "bold red")

@@ -1,0 +1,44 @@
+"""Taking turns, and what the samples say. Nothing here knows what is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from truefuse import stats
+
+AGAIN = "candidate again"
+CANDIDATE = "candidate"
+
+
+def interleaved(
+    timers: Mapping[str, Callable[[int], float]],
+    rounds: int,
+    between: Callable[[int], None] = lambda round: None,
+) -> dict[str, list[float]]:
+    """One sample of every side in each round, begun with another side each time. A timer gets the
+    round's number and gives seconds per call; `between` runs before each round."""
+    samples: dict[str, list[float]] = {name: [] for name in timers}
+    names = list(timers)
+    for number in range(rounds):
+        between(number)
+        start = number % len(names)
+        for name in names[start:] + names[:start]:
+            samples[name].append(timers[name](number))
+    return samples
+
+
+def verdicts(
+    samples: Mapping[str, Sequence[float]], seed: int
+) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
+    """(noise of the candidate against itself, {baseline: speed-up and verdict})."""
+    ours = samples[CANDIDATE]
+    same = stats.ratio_interval(samples[AGAIN], ours, seed)
+    floor = stats.noise_floor(same)
+    found = {}
+    for name, theirs in samples.items():
+        if name in (CANDIDATE, AGAIN):
+            continue
+        speedup = stats.ratio_interval(theirs, ours, seed)
+        found[name] = {"speedup": vars(speedup), "verdict": stats.speed_verdict(speedup, floor)}
+    return {"low": same.low, "high": same.high, "floor": floor}, found

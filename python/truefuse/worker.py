@@ -1,0 +1,89 @@
+"""The child of `truefuse.supervise`: loads the case, runs the check, and says how far it is."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+import torch
+
+from truefuse import case as cases
+from truefuse import check, flags
+from truefuse.context import Context
+from truefuse.supervise import LOAD
+from truefuse.verdict import Result, Status
+
+
+def main() -> None:
+    """The one argument is the request as JSON; answers go to the pipe that it names."""
+    faulthandler.enable()
+    request = json.loads(sys.argv[1])
+    pipe = os.fdopen(request["pipe"], "w", encoding="utf-8", buffering=1)
+
+    def send(kind: str, **content: Any) -> None:
+        pipe.write(json.dumps({"kind": kind, **content}) + "\n")
+
+    device = torch.device(request["device"])
+    try:
+        torch.ones(1, device=device).add(1).item()
+    except RuntimeError as error:
+        send("no-device", text=str(error).splitlines()[0])
+        return
+    before = flags.snapshot(device)
+    send("step", name=LOAD)
+    try:
+        case = cases.load(request["target"])
+        contract = case.contract or contract_of(case.operator)
+    except cases.NotFound as error:
+        send("no-case", text=str(error))
+        return
+    except (cases.CaseError, RuntimeError) as error:
+        send("result", result=_raised(error, request).to_json())
+        send("end")
+        return
+    changed = flags.changes(before, flags.snapshot(device))
+    context = Context(case, device, request["seed"], request["target"], contract, changed)
+    report = check.run(
+        context,
+        request["only"],
+        on_result=lambda result: send("result", result=result.to_json()),
+        progress=lambda text: send("progress", text=text),
+        on_step=lambda name: send("step", name=name),
+        share=request["share"],
+    )
+    send("report", report=report.to_json())
+
+
+def _raised(error: Exception, request: dict[str, Any]) -> Result:
+    return Result(
+        LOAD,
+        Status.FAIL,
+        "case-raises",
+        str(error),
+        expected="a case",
+        got=str(error),
+        first=request["target"],
+        seed=request["seed"],
+        replay=f"truefuse check {request['target']} --device {request['device']}",
+        traceback="".join(traceback.format_exception(error)),
+    )
+
+
+def contract_of(operator: str | None) -> dict[str, Any] | None:
+    """Raises RuntimeError for an operator that is not registered."""
+    if operator is None:
+        return None
+    from truefuse import _native
+
+    for known in _native.operators():
+        if f"{known['namespace']}::{known['name']}" == operator:
+            return known["contract"]
+    raise RuntimeError(f"the case names the operator '{operator}', which is not registered")
+
+
+if __name__ == "__main__":
+    main()

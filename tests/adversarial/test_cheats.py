@@ -1,0 +1,82 @@
+"""Every cheat is caught by the gate that is named for it; every honest twin passes all gates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import cheats
+import pytest
+import subject
+import torch
+
+from truefuse import check, gates, measure
+from truefuse.context import Context
+from truefuse.verdict import Result, Status
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+ROWS = [row for row in cheats.ROWS if row.where in ("any", DEVICE)]
+NAMES = [row.story for row in ROWS]
+caught: dict[str, bool] = {}
+accepted: dict[str, bool] = {}
+
+
+def context(candidate, changes=None):
+    case = replace(subject.SWISH_BIAS, candidate=candidate, **(changes or {}))
+    return Context(case, torch.device(DEVICE), 7, "cheat.py", subject.CONTRACT)
+
+
+def run_gate(name: str, subject_of: Context) -> Result:
+    if name == check.MEASURE:
+        found, performance = check._measured(subject_of, lambda text: None, None)
+        assert (performance is None) == (found.status is not Status.PASS)
+        return found
+    module = next(module for module in gates.GATES if module.NAME == name)
+    return gates.run_one(module, subject_of)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """A little is enough to see a cached result."""
+    monkeypatch.setattr(measure, "ROUND_SECONDS", 0.05)
+    monkeypatch.setattr("truefuse.bandwidth.last_cache_bytes", lambda device: 1 << 20)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=NAMES)
+def test_cheat_is_caught_by_its_gate(row):
+    found = run_gate(row.gate, context(row.make(), row.changes()))
+    caught[row.story] = found.status is Status.FAIL
+    assert found.status is Status.FAIL, found
+    assert found.reason and found.expected and found.got, found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=NAMES)
+def test_honest_twin_passes_the_same_gate(row):
+    changes = {} if row.gate == "reference" else row.changes()
+    found = run_gate(row.gate, context(row.twin(), changes))
+    accepted[row.story] = found.status is Status.PASS
+    assert found.status is Status.PASS, found
+
+
+TWINS = {id(row.twin): row for row in ROWS if not row.changes()}
+
+
+@pytest.mark.parametrize("row", TWINS.values(), ids=lambda row: row.story)
+def test_honest_twin_passes_every_gate(row):
+    """Each different twin once."""
+    subject_of = context(row.twin())
+    for module in gates.GATES:
+        found = gates.run_one(module, subject_of)
+        assert found.status in (Status.PASS, Status.SKIP), found
+
+
+def test_both_counts(capsys):
+    """Printed last, so that a run says how much it has seen."""
+    with capsys.disabled():
+        print(
+            f"\ncheats caught {sum(caught.values())} of {len(caught)} · "
+            f"honest twins turned away {len(accepted) - sum(accepted.values())} of {len(accepted)} "
+            f"on {DEVICE}"
+        )
+        for row, reason in cheats.LEFT_OUT.items():
+            print(f"  left out {row}: {reason}")
+    assert all(caught.values()) and all(accepted.values())

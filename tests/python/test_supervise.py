@@ -1,0 +1,130 @@
+"""A case that raises, hangs, crashes or exits is a verdict, and the report is written all the same."""
+
+import json
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from truefuse import report, supervise
+from truefuse.supervise import LOAD, START, NoCase, Request
+from truefuse.verdict import Status, Verdict
+
+HERE = Path(__file__).resolve().parent
+SCHEMA = jsonschema.Draft202012Validator(json.loads(report.SCHEMA_PATH.read_text()))
+CASE = """
+import ctypes, os, signal, sys, time
+import torch
+from truefuse.case import Case
+
+{loading}
+
+def candidate(x):
+    {calling}
+    return torch.relu(x)
+
+case = Case(
+    "mine", candidate, {{"eager": torch.relu}}, torch.relu,
+    lambda size, dtype, device, generator, kind: {{
+        "x": torch.randn(size, generator=generator).to(device, dtype)}},
+)
+"""
+ENDINGS = {
+    "os._exit(0)": ("exits", "exit(0)"),
+    "sys.exit(3)": ("exits", "exit(3)"),
+    "os.kill(os.getpid(), signal.SIGKILL)": ("died-sigkill", "SIGKILL"),
+    "ctypes.string_at(0)": ("died-sigsegv", "SIGSEGV"),
+    "os.abort()": ("died-sigabrt", "SIGABRT"),
+}
+
+
+def check(folder, loading="pass", calling="pass", limit=60.0, only=("outputs",)):
+    path = folder / "mine.py"
+    path.write_text(CASE.format(loading=loading, calling=calling))
+    request = Request(
+        str(path),
+        "cpu",
+        1,
+        only,
+        time_limit=limit,
+        command=(sys.executable, str(HERE / "child.py")),
+        environment={"PYTHONPATH": ":".join([str(HERE), *sys.path])},
+    )
+    seen = []
+    found = supervise.run(request, on_result=seen.append)
+    assert seen == found.results
+    page_json, _ = report.write(found, folder / "report")
+    SCHEMA.validate(json.loads(page_json.read_text()))
+    return found
+
+
+def test_a_case_that_behaves(tmp_path):
+    found = check(tmp_path)
+    assert [(one.gate, one.status) for one in found.results] == [("outputs", Status.PASS)]
+    assert found.verdict is Verdict.UNKNOWN  # one gate alone accepts nobody
+
+
+@pytest.mark.parametrize("calling", ENDINGS)
+def test_a_call_that_ends_the_process(tmp_path, calling):
+    found = check(tmp_path, calling=calling)
+    reason, words = ENDINGS[calling]
+    last = found.results[-1]
+    assert (found.verdict, last.gate, last.reason) == (Verdict.REJECT, "outputs", reason), last
+    assert len(found.acceptance) == 13 and not any(row["evidence"] for row in found.acceptance[:2])
+    assert words in last.got and last.replay.endswith("--gate outputs")
+
+
+def test_a_crash_says_where_it_was(tmp_path):
+    found = check(tmp_path, calling="ctypes.string_at(0)")
+    assert "candidate" in found.results[-1].traceback
+
+
+def test_a_call_that_hangs(tmp_path):
+    found = check(tmp_path, calling="time.sleep(1000)", limit=3.0)
+    assert (found.verdict, found.results[-1].reason) == (Verdict.REJECT, "hangs")
+
+
+@pytest.mark.parametrize(
+    ("loading", "reason"),
+    [("sys.exit(0)", "exits"), ("1 / 0", "case-raises"), ("os.abort()", "died-sigabrt")],
+)
+def test_a_case_that_cannot_be_loaded(tmp_path, loading, reason):
+    found = check(tmp_path, loading=loading)
+    last = found.results[-1]
+    assert (found.verdict, last.gate, last.reason) == (Verdict.REJECT, LOAD, reason)
+
+
+def test_a_case_that_hangs_while_it_is_loaded(tmp_path):
+    found = check(tmp_path, loading="time.sleep(1000)", limit=3.0)
+    assert (found.verdict, found.results[-1].gate) == (Verdict.REJECT, LOAD)
+
+
+def test_a_call_that_raises_is_a_result_like_others(tmp_path):
+    found = check(tmp_path, calling="raise KeyError('x')")
+    assert found.results[-1].reason == "candidate-raised"
+
+
+def test_flags_that_loading_changes(tmp_path):
+    found = check(tmp_path, loading="torch.set_default_dtype(torch.float64)", only=("flags",))
+    assert found.results[-1].reason == "flags-changed", found.results
+    assert "default dtype" in found.results[-1].summary
+
+
+def test_what_a_case_prints_is_no_answer(tmp_path):
+    found = check(tmp_path, loading='print(\'{"kind": "report"}\', flush=True)')
+    assert found.results[-1].status is Status.PASS
+
+
+def test_no_such_case(tmp_path):
+    request = Request(str(tmp_path / "nothing.py"), "cpu", 1)
+    request.command = (sys.executable, str(HERE / "child.py"))
+    request.environment = {"PYTHONPATH": ":".join([str(HERE), *sys.path])}
+    with pytest.raises(NoCase, match="does not exist"):
+        supervise.run(request)
+
+
+def test_a_worker_that_does_not_start_is_not_the_cases_fault():
+    found = supervise.run(Request("mine", "cpu", 1, command=(sys.executable, "-c", "1 / 0")))
+    assert (found.verdict, found.results[0].gate) == (Verdict.UNKNOWN, START)
+    assert "ZeroDivisionError" in found.results[0].traceback
