@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import torch
 import typer
 
+from truefuse.ab.cli import app as ab_app
 from truefuse.usage import Command, Commands
 
 DEFAULT_SEED = 20260716
@@ -30,6 +31,7 @@ cache_app = typer.Typer(
     cls=Commands, help="The cache of compiled kernels.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(cache_app, name="cache")
+app.add_typer(ab_app, name="ab")
 
 
 def refuse(sentence: str) -> NoReturn:

@@ -6,7 +6,9 @@ report = ab.run(ab.Side("baseline", old), ab.Side("candidate", new, hits=count),
 """
 
 from truefuse.ab.engine import run
+from truefuse.ab.experiment import Experiment
 from truefuse.ab.report import AbReport
 from truefuse.ab.sides import Request, Side, Step
+from truefuse.ab.speed import Amdahl
 
-__all__ = ["AbReport", "Request", "Side", "Step", "run"]
+__all__ = ["AbReport", "Amdahl", "Experiment", "Request", "Side", "Step", "run"]

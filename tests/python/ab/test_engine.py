@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import jsonschema
 import pytest
+import torch
 from toy import REQUESTS, Toy, checked, gate, sides, speaks_of_speed
 
 from truefuse import ab
