@@ -18,7 +18,7 @@ from truefuse.verdict import Result, Status, Verdict, combine
 
 MEASURE = "measure"
 ROUNDS = 5
-PEAK_TOKENS = 16  # of the one request whose memory and launches are followed
+PEAK_TOKENS = 4  # of the one request whose memory and launches are followed
 
 
 @dataclass(frozen=True)

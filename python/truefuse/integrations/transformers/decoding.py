@@ -15,7 +15,7 @@ from truefuse.ab.sides import Request, Side, Step, play
 from truefuse.ab.speed import Amdahl
 from truefuse.integrations.transformers.swap import Swap, use
 
-SHARE_TOKENS = 16
+SHARE_TOKENS = 8
 SHARE_REPEATS = 3
 
 

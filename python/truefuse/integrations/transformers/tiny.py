@@ -92,6 +92,7 @@ def _llama() -> nn.Module:
         num_attention_heads=2,
         num_key_value_heads=1,
         max_position_embeddings=CONTEXT,
+        eos_token_id=None,
     )
     return transformers.LlamaForCausalLM(config)
 
