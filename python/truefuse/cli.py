@@ -14,6 +14,7 @@ import torch
 import typer
 
 from truefuse.ab.cli import app as ab_app
+from truefuse.profile_cli import profile
 from truefuse.usage import Command, Commands
 
 DEFAULT_SEED = 20260716
@@ -32,6 +33,7 @@ cache_app = typer.Typer(
 )
 app.add_typer(cache_app, name="cache")
 app.add_typer(ab_app, name="ab")
+app.command(cls=Command)(profile)
 
 
 def refuse(sentence: str) -> NoReturn:

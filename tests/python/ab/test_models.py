@@ -137,6 +137,7 @@ def test_operators_left_in_the_model_make_the_baseline_unknown():
     ("arguments", "sentence"),
     [
         ({"name": "no-such"}, "no folder of that name"),
+        ({"name": "no-such", "ops": []}, "needs --op"),
         ({"dtype": "int8"}, "--dtype int8"),
         ({"device": "cuda:77"}, "--device cuda:77"),
     ],

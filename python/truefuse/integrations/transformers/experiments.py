@@ -40,22 +40,11 @@ def of_model(
 
     Raises ExperimentError for what cannot be made.
     """
-    if dtype not in DTYPES:
-        raise ExperimentError(f"--dtype {dtype}: it must be {', '.join(DTYPES)}")
-    where = _device(device)
     if name in tiny.MODELS:
         ops = ops or list(tiny.MODELS[name].operators)
-        progress(f"training {name}")
-        model = tiny.trained(name, seed)
-        prompts = [tiny.text(1000 + number, PROMPT_TOKENS) for number in range(requests)]
-    elif Path(name).is_dir():
-        if not ops:
-            raise ExperimentError("--model FOLDER needs --op: what is swapped in")
-        model, prompts = _from_folder(Path(name), requests, seed)
-    else:
-        names = ", ".join(tiny.MODELS)
-        raise ExperimentError(f"--model {name}: no folder of that name, and none of {names}")
-    model = model.to(where, DTYPES[dtype]).eval().requires_grad_(False)
+    elif not ops:
+        raise ExperimentError("--model FOLDER needs --op: what is swapped in")
+    model, prompts = _load(name, device, dtype, requests, seed, progress)
     made = [Request(f"r{i}", prompt, tokens, seed) for i, prompt in enumerate(prompts)]
     return of_loaded(name, model, ops, made)
 
@@ -84,6 +73,45 @@ def of_loaded(
         device=str(next(model.parameters()).device),
         amdahl=lambda: decoding.amdahl(model, layers, (baseline, candidate), requests[0]),
     )
+
+
+def decode_step(name: str, *, device: str, dtype: str) -> Callable[[], Any]:
+    """A call that decodes one token after a prompt, for profiling. Raises ExperimentError."""
+    model, prompts = _load(name, device, dtype, 1, 0)
+    where = next(model.parameters()).device
+    with torch.no_grad():
+        found = model(input_ids=torch.tensor(prompts, device=where), use_cache=True)
+    token = found.logits[:, -1:].argmax(-1)
+
+    def call() -> Any:
+        with torch.no_grad():
+            return model(input_ids=token, past_key_values=found.past_key_values, use_cache=True)
+
+    return call
+
+
+def _load(
+    name: str,
+    device: str,
+    dtype: str,
+    requests: int,
+    seed: int,
+    progress: Callable[[str], None] = lambda text: None,
+) -> tuple[nn.Module, list[list[int]]]:
+    """A model, ready to decode, and prompts for it."""
+    if dtype not in DTYPES:
+        raise ExperimentError(f"--dtype {dtype}: it must be {', '.join(DTYPES)}")
+    where = _device(device)
+    if name in tiny.MODELS:
+        progress(f"training {name}")
+        model = tiny.trained(name, seed)
+        prompts = [tiny.text(1000 + number, PROMPT_TOKENS) for number in range(requests)]
+    elif Path(name).is_dir():
+        model, prompts = _from_folder(Path(name), requests, seed)
+    else:
+        names = ", ".join(tiny.MODELS)
+        raise ExperimentError(f"model {name}: no folder of that name, and none of {names}")
+    return model.to(where, DTYPES[dtype]).eval().requires_grad_(False), prompts
 
 
 def _device(name: str) -> torch.device:
