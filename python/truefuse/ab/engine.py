@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -67,20 +68,18 @@ def run(
     lab = _Lab(baseline, candidate, list(requests), torch.device(device), seed, replay, progress)
     results: list[Result] = []
 
-    def judge(gate: Callable[[], Result]) -> bool:
-        results.append(lab.judged(gate))
+    def judge(name: str, gate: Callable[[], Result]) -> bool:
+        results.append(lab.judged(name, gate))
         on_result(results[-1])
         return results[-1].status is Status.PASS
 
     performance = None
-    if judge(lab.reproducible):
-        if mode == "forced":
-            lab.force()
-        judge(lab.ran)
+    if judge(gates.REPRODUCIBLE, lab.reproducible if mode == "free" else lab.forced_reproducible):
+        judge(gates.RAN, lab.ran)
         if mode == "free":
-            judge(lab.trajectory)
+            judge(gates.TRAJECTORY, lab.trajectory)
         else:
-            judge(lambda: lab.log_probabilities(equivalent))
+            judge(forced.LOG_PROBABILITIES, lambda: lab.log_probabilities(equivalent))
     if combine(results) is Verdict.ACCEPT:
         result, performance = lab.measured(rounds, amdahl)
         results.append(result)
@@ -108,6 +107,9 @@ def _refuse_nonsense(requests: Sequence[Request], mode: str, rounds: int) -> Non
     names = [request.name for request in requests]
     if len(set(names)) != len(names):
         raise ValueError("requests: two have the same name; the report could not tell them apart")
+    idle = [request.name for request in requests if request.max_tokens < 1]
+    if idle:
+        raise ValueError(f"requests: {idle[0]} has max_tokens below 1; nothing would be decoded")
 
 
 class _Lab:
@@ -139,8 +141,14 @@ class _Lab:
         watched = [replace(request, observe=True) for request in self.requests]
         return play(side, watched, self.device, STATE_BYTES)
 
-    def judged(self, gate: Callable[[], Result]) -> Result:
-        result = gate()
+    def judged(self, name: str, gate: Callable[[], Result]) -> Result:
+        """What the gate found. An exception is no verdict."""
+        try:
+            result = gate()
+        except Exception as error:
+            sentence = f"could not be judged: {type(error).__name__}: {error}"
+            trace = traceback.format_exc()
+            result = Result(name, Status.UNKNOWN, "gate-error", sentence, traceback=trace)
         result.seed, result.replay = self.seed, self.replay
         return result
 
@@ -148,13 +156,17 @@ class _Lab:
         self.reference, self.again = self.observe(self.sides[0]), self.observe(self.sides[0])
         return gates.reproducible(self.names, self.reference, self.again)
 
-    def force(self) -> None:
-        """From here on every side decodes the baseline's tokens."""
-        self.requests = [
-            replace(request, forced=output.tokens)
-            for request, output in zip(self.requests, self.reference.outputs, strict=True)
-        ]
-        self.reference, self.again = self.observe(self.sides[0]), self.observe(self.sides[0])
+    def forced_reproducible(self) -> Result:
+        """As reproducible; after it every side decodes the baseline's tokens."""
+        result = self.reproducible()
+        if result.status is Status.PASS:
+            self.requests = [
+                replace(request, forced=output.tokens, max_tokens=len(output.tokens or ()))
+                for request, output in zip(self.requests, self.reference.outputs, strict=True)
+            ]
+            self.reference = self.observe(self.sides[0])
+            self.again = self.observe(self.sides[0])
+        return result
 
     def ran(self) -> Result:
         self.swapped = self.observe(self.sides[1])
@@ -183,7 +195,7 @@ class _Lab:
             count = 4 * rounds * len(self.requests)
             return Result(MEASURE, Status.PASS, "measured", f"{count} timed trajectories compared")
 
-        return self.judged(measure), performance
+        return self.judged(MEASURE, measure), performance
 
     def _performance(
         self, rounds: int, amdahl: Callable[[], speed.Amdahl | None]

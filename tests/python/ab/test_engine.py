@@ -221,6 +221,7 @@ def test_the_schema_forbids_a_ratio_beside_a_rejection():
         ({"mode": "fast"}, "free"),
         ({"rounds": 0}, "rounds"),
         ({"requests": [REQUESTS[0], REQUESTS[0]]}, "same name"),
+        ({"requests": [replace(REQUESTS[0], max_tokens=0)]}, "max_tokens"),
     ],
 )
 def test_nonsense_is_refused_in_words(arguments, word):
@@ -258,3 +259,29 @@ def test_forced_mode_refuses_sides_that_decode_something_else():
 
     report = ab.run(baseline, replace(candidate, run=stubborn), REQUESTS, mode="forced")
     assert report.results[-1].reason == "forced-tokens-not-decoded"
+
+
+def test_forced_tokens_of_a_request_that_ended_early_are_all_that_is_decoded():
+    baseline, candidate = sides(Toy())
+    lengths = []
+
+    def short(request):
+        lengths.append(request.max_tokens)
+        return (yield from stops_early(request))
+
+    candidate = replace(candidate, run=short, hits=lambda: {"toy": len(lengths)})
+    report = ab.run(
+        replace(baseline, run=stops_early), candidate, REQUESTS, mode="forced", rounds=4
+    )
+    assert report.label == "ACCEPT (forced)", report.results[-1].summary
+    assert set(lengths) <= {6, 4}  # 4: a short request whose memory is followed
+
+
+def test_a_failure_of_the_measuring_itself_is_unknown_and_keeps_what_was_found():
+    def broken():
+        raise MemoryError("no room for the stopwatch")
+
+    report = ab.run(*sides(Toy()), REQUESTS, rounds=1, amdahl=broken)
+    data = checked(report)
+    assert data["verdict"] == "UNKNOWN" and gate(data, "measure")["reason"] == "gate-error"
+    assert gate(data, "trajectory")["status"] == "PASS" and "performance" not in data

@@ -53,6 +53,8 @@ def _step(logits: Tensor, cache: Any, request: Request, position: int) -> Step:
         return Step(token)
     logits = logits.double()
     best = logits.topk(2)
+    if not torch.isfinite(best.values[0]):
+        raise RuntimeError(f"the logits of token {position} are not finite: {best.values.tolist()}")
     preferred = int(best.indices[0])
     token = request.forced[position] if request.forced else preferred
     return Step(

@@ -32,7 +32,7 @@ class Stopwatch:
 
 @contextmanager
 def stopwatch(model: nn.Module, layers: list[str], device: torch.device) -> Iterator[Stopwatch]:
-    """Synchronises around every call of the layers."""
+    """Synchronises around every call of the layers, none of which is within another."""
     watch = Stopwatch(device)
     handles = []
     try:
