@@ -13,7 +13,9 @@ from typing import Annotated, Any, NoReturn
 import torch
 import typer
 
+from truefuse.ab.cli import app as ab_app
 from truefuse.layout_cli import app as layout_app
+from truefuse.profile_cli import profile
 from truefuse.usage import Command, Commands
 
 DEFAULT_SEED = 20260716
@@ -32,6 +34,8 @@ cache_app = typer.Typer(
 )
 app.add_typer(cache_app, name="cache")
 app.add_typer(layout_app, name="layout")
+app.add_typer(ab_app, name="ab")
+app.command(cls=Command)(profile)
 
 
 def refuse(sentence: str, code: int = 2) -> NoReturn:

@@ -43,7 +43,7 @@ class Report:
         }
         if self.verdict is Verdict.ACCEPT and self.performance is not None:
             data["performance"] = self.performance
-        return _finite(data)
+        return finite(data)
 
 
 def remove(directory: Path) -> None:
@@ -60,7 +60,7 @@ def write(report: Report, directory: Path) -> tuple[Path, Path]:
     data = report.to_json()
     texts = {"report.json": json.dumps(data, indent=1, allow_nan=False), "index.html": render(data)}
     for name, text in texts.items():
-        _replace(directory / name, text)
+        replace_file(directory / name, text)
     return directory / "report.json", directory / "index.html"
 
 
@@ -95,7 +95,7 @@ def write_junit(report: Report, path: Path) -> None:
             entry.text = _xml(
                 "\n".join(f"{p}: {getattr(one, p)}" for p in parts if getattr(one, p))
             )
-    _replace(path, ElementTree.tostring(suite, encoding="unicode", xml_declaration=True))
+    replace_file(path, ElementTree.tostring(suite, encoding="unicode", xml_declaration=True))
 
 
 def _xml(text: str) -> str:
@@ -103,7 +103,8 @@ def _xml(text: str) -> str:
     return "".join(c if c in "\t\n" or ord(c) >= 32 else "\ufffd" for c in text)
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
+    """Writes a file that others see whole or not at all."""
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -115,12 +116,12 @@ def _replace(path: Path, text: str) -> None:
         raise
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has neither NaN nor infinities: they become text."""
     if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
+        return {key: finite(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(entry) for entry in value]
+        return [finite(entry) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

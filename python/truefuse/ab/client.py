@@ -1,0 +1,225 @@
+"""One request to an OpenAI-compatible server, timed as it is answered. Standard library alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from itertools import chain
+from typing import Any
+from urllib.parse import urlsplit
+
+from truefuse.ab.trajectory import Output
+
+MOST_BYTES = 64 << 20  # of one answer
+SHOWN = 200  # characters of an answer that cannot be read
+CHUNK = 1 << 16
+
+
+class Down(Exception):
+    """Nobody answers at the endpoint."""
+
+
+class BadAnswer(Exception):
+    """An answer that is none: an HTTP error, garbage, too late, or cut off."""
+
+
+@dataclass
+class Served:
+    """`times` are seconds from sending to each piece that brought something; empty if the answer came
+    as a whole."""
+
+    output: Output
+    times: list[float]
+    total: float
+
+
+@dataclass
+class Answer:
+    """What has been received so far."""
+
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    tools: dict[int, dict[str, str]] = field(default_factory=dict)
+    tokens: list[int] | None = None
+    count: int | None = None
+    stop: str | None = None
+
+    def add(self, data: dict[str, Any]) -> bool:
+        """Takes a whole answer or a piece of one; True if it brought text, reasoning or a call."""
+        if data.get("error"):
+            raise BadAnswer(f"the server says: {_short(json.dumps(data['error']))}")
+        usage = data.get("usage") or {}
+        self.count = usage.get("completion_tokens", self.count)
+        choices = data.get("choices")
+        if choices is None:
+            raise BadAnswer(f"no choices in the answer: {_short(json.dumps(data))}")
+        if not choices:
+            return False
+        choice = choices[0]
+        self.stop = choice.get("finish_reason") or self.stop
+        if choice.get("token_ids") is not None:
+            self.tokens = [*(self.tokens or []), *choice["token_ids"]]
+        part = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
+        reasoning = part.get("reasoning_content") or part.get("reasoning")
+        calls = part.get("tool_calls") or []
+        self.text.append(part.get("content") or "")
+        self.reasoning.append(reasoning or "")
+        for position, call in enumerate(calls):
+            kept = self.tools.setdefault(call.get("index", position), {"name": "", "arguments": ""})
+            for key in kept:
+                kept[key] += (call.get("function") or {}).get(key) or ""
+        return bool(part.get("content") or reasoning or calls)
+
+    def output(self, error: str | None = None) -> Output:
+        text, reasoning = "".join(self.text), "".join(self.reasoning)
+        if reasoning or self.tools:
+            calls = [self.tools[index] for index in sorted(self.tools)]
+            whole = {"text": text, "reasoning": reasoning, "tool_calls": calls}
+            text = json.dumps(whole, ensure_ascii=False)
+        tokens = None if self.tokens is None else tuple(self.tokens)
+        return Output(tokens, text, self.count, self.stop, error)
+
+
+class Endpoint:
+    """`url` is the server's base, with or without /v1; `timeout` is for a whole request, in seconds."""
+
+    def __init__(self, url: str, timeout: float) -> None:
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"--endpoint {url}: it must be http://HOST:PORT or https://HOST")
+        self.host, self.port, self.scheme = parts.hostname, parts.port, parts.scheme
+        path = parts.path.rstrip("/")
+        self.base = path.removesuffix("/v1")
+        self.timeout = timeout
+
+    def facts(self) -> dict[str, str]:
+        """What the server says about itself: its model, and version where it has such a page. Raises
+        Down."""
+        found = {}
+        models = self._get("/v1/models")
+        if isinstance(models, dict) and models.get("data"):
+            found["model"] = str(models["data"][0].get("id"))
+        version = self._get("/version")
+        if isinstance(version, dict) and version.get("version"):
+            found["version"] = str(version["version"])
+        return found
+
+    def complete(self, body: dict[str, Any]) -> Served:
+        """Sends a completion (chat, if body has messages). What is wrong with the answer is in its
+        `output.error`, beside what had come until then. Raises Down."""
+        path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+        answer, times = Answer(), []
+        begin = time.perf_counter()
+        error = None
+        connection = self._connect()
+        try:
+            response = self._send(connection, path, body)
+            if body.get("stream"):
+                for data in _events(response, connection, begin + self.timeout):
+                    if answer.add(data):
+                        times.append(time.perf_counter() - begin)
+            else:
+                answer.add(_json(_all(response, connection, begin + self.timeout)))
+        except BadAnswer as bad:
+            error = str(bad)
+        except TimeoutError:
+            error = f"no complete answer within {self.timeout:g} s"
+        except (OSError, HTTPException) as broken:
+            error = f"the connection broke: {type(broken).__name__}: {broken}"
+        finally:
+            connection.close()
+        return Served(answer.output(error), times, time.perf_counter() - begin)
+
+    def _connect(self) -> HTTPConnection:
+        kind = HTTPSConnection if self.scheme == "https" else HTTPConnection
+        connection = kind(self.host, self.port, timeout=self.timeout)
+        try:
+            connection.connect()
+        except OSError as error:
+            raise Down(
+                f"nobody answers at {self.scheme}://{self.host}:{connection.port} ({error}). Start the "
+                "server, or correct --endpoint"
+            ) from error
+        return connection
+
+    def _send(self, connection: HTTPConnection, path: str, body: dict[str, Any]) -> HTTPResponse:
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", self.base + path, json.dumps(body).encode(), headers)
+        response = connection.getresponse()
+        if response.status != 200:
+            text = response.read(SHOWN).decode("utf-8", "replace")
+            raise BadAnswer(f"HTTP {response.status} {response.reason}: {_short(text)}")
+        return response
+
+    def _get(self, path: str) -> Any:
+        connection = self._connect()
+        try:
+            connection.request("GET", self.base + path)
+            response = connection.getresponse()
+            return json.loads(response.read(MOST_BYTES)) if response.status == 200 else None
+        except (OSError, HTTPException, ValueError):
+            return None  # A server need not have the page.
+        finally:
+            connection.close()
+
+
+def _pieces(response: HTTPResponse, connection: HTTPConnection, deadline: float) -> Iterator[bytes]:
+    """Bytes as they come. A server that drips does not hold us beyond the deadline."""
+    received = 0
+    while True:
+        left = deadline - time.perf_counter()
+        if left <= 0:
+            raise TimeoutError
+        if connection.sock is not None:
+            connection.sock.settimeout(left)
+        piece = response.read1(CHUNK)
+        if not piece:
+            if response.length:
+                raise BadAnswer(f"the answer is cut off: {response.length} bytes are missing")
+            return
+        received += len(piece)
+        if received > MOST_BYTES:
+            raise BadAnswer(f"the answer is longer than {MOST_BYTES >> 20} MiB")
+        yield piece
+
+
+def _all(response: HTTPResponse, connection: HTTPConnection, deadline: float) -> bytes:
+    return b"".join(_pieces(response, connection, deadline))
+
+
+def _events(
+    response: HTTPResponse, connection: HTTPConnection, deadline: float
+) -> Iterator[dict[str, Any]]:
+    """The data of server-sent events, up to [DONE]."""
+    waiting, count = b"", 0
+    for piece in chain(_pieces(response, connection, deadline), [b"\n"]):
+        *lines, waiting = (waiting + piece).split(b"\n")
+        for line in lines:
+            line = line.strip()
+            if not line or line.startswith((b":", b"event:", b"id:", b"retry:")):
+                continue
+            if not line.startswith(b"data:"):
+                raise BadAnswer(f"no event stream: {_short(line.decode('utf-8', 'replace'))}")
+            data = line[5:].strip()
+            if data == b"[DONE]":
+                return
+            count += 1
+            yield _json(data)
+    raise BadAnswer(f"the stream is cut off after {count} events, without [DONE]")
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise BadAnswer(f"no JSON object: {_short(data.decode('utf-8', 'replace'))}")
+    return found
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")

@@ -1,0 +1,1 @@
+"""Operators of truefuse inside other libraries' models."""

@@ -1,0 +1,163 @@
+"""Greedy decoding of a transformers model as a side of an A/B."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import LinearAttentionLayer
+
+from truefuse.ab.sides import Request, Side, Step, play
+from truefuse.ab.speed import Amdahl
+from truefuse.integrations.transformers.swap import Swap, use
+
+SHARE_TOKENS = 8
+SHARE_REPEATS = 3
+
+
+def side(
+    name: str,
+    model: nn.Module,
+    active: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    hits: Callable[[], Mapping[str, int]] | None = None,
+) -> Side:
+    """Decodes one request at a time with the model's own cache; a prompt is a list of token ids."""
+    return Side(name, lambda request: decode(model, request), active, hits)
+
+
+def decode(model: nn.Module, request: Request) -> Iterator[Step]:
+    """Yields until max_tokens ("length") or an end token ("eos")."""
+    device = next(model.parameters()).device
+    ends = _end_tokens(model)
+    ids = torch.tensor([request.prompt], device=device)
+    cache = None
+    for position in range(request.max_tokens):
+        with torch.no_grad():
+            found = model(input_ids=ids, past_key_values=cache, use_cache=True)
+        cache = found.past_key_values
+        step = _step(found.logits[0, -1], cache, request, position)
+        yield step
+        if request.forced is None and step.token in ends:
+            return "eos"
+        ids = torch.tensor([[step.token]], device=device)
+    return "length"
+
+
+def _step(logits: Tensor, cache: Any, request: Request, position: int) -> Step:
+    if not request.observe:
+        token = request.forced[position] if request.forced else int(logits.argmax())
+        return Step(token)
+    logits = logits.double()
+    best = logits.topk(2)
+    if not torch.isfinite(best.values[0]):
+        raise RuntimeError(f"the logits of token {position} are not finite: {best.values.tolist()}")
+    preferred = int(best.indices[0])
+    token = request.forced[position] if request.forced else preferred
+    return Step(
+        token,
+        margin=float(best.values[0] - best.values[1]),
+        preferred=preferred,
+        log_probability=float(logits.log_softmax(-1)[token]),
+        states=cache_states(cache),
+    )
+
+
+def cache_states(cache: Any) -> dict[str, Tensor]:
+    """Convolution and recurrent states by layer, where the cache has any."""
+    found = {}
+    for number, layer in enumerate(getattr(cache, "layers", ())):
+        if isinstance(layer, LinearAttentionLayer):
+            kinds = {"conv": layer.conv_states[0], "recurrent": layer.recurrent_states[0]}
+            found |= {
+                f"layers.{number}.{k}": state for k, state in kinds.items() if state is not None
+            }
+    return found
+
+
+def _end_tokens(model: nn.Module) -> set[int]:
+    end = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    if end is None:
+        return set()
+    return set(end) if isinstance(end, (list, tuple)) else {int(end)}
+
+
+class Swapped:
+    """Swaps operators in for the passes of a candidate, and counts for both sides."""
+
+    def __init__(self, model: nn.Module, ops: list[str], **options: Any) -> None:
+        self._use = lambda: use(model, ops, **options)
+        self._swap: Swap | None = None
+
+    def active(self) -> Swap:
+        self._swap = self._use()
+        return self._swap
+
+    def hits(self) -> dict[str, int]:
+        return self._swap.hits() if self._swap else {}
+
+
+@contextmanager
+def rounded_otherwise(model: nn.Module, layers: list[str]) -> Iterator[None]:
+    """An equivalent baseline: what goes into and comes out of the named layers is moved by up to one unit
+    in the last place, at random, as any other legitimate order of operations might."""
+
+    def moved(x: Tensor) -> Tensor:
+        ulps = torch.randint(-1, 2, x.shape, device=x.device)
+        return (x.double() * (1 + ulps * torch.finfo(x.dtype).eps)).to(x.dtype)
+
+    def before(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if inputs:
+            return (moved(inputs[0]), *inputs[1:]), named
+        return inputs, {**named, "hidden_states": moved(named["hidden_states"])}
+
+    def after(_: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        return moved(output)
+
+    handles = []
+    try:
+        for name in layers:
+            module = model.get_submodule(name)
+            handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+            handles.append(module.register_forward_hook(after))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def amdahl(
+    model: nn.Module, layers: list[str], sides: tuple[Side, Side], request: Request
+) -> Amdahl | None:
+    """The share that the swapped layers have of a decode step, and how much faster they became.
+
+    Layers and whole step are timed in a profile of the baseline and of the candidate, with a
+    synchronisation around each layer: good for a share, not for a time per token.
+    """
+    device = next(model.parameters()).device
+    short = replace(
+        request, max_tokens=SHARE_TOKENS, forced=request.forced and request.forced[:SHARE_TOKENS]
+    )
+    inside, whole = [], []
+    for one in sides:
+        found = [_layer_seconds(model, layers, one, short, device) for _ in range(SHARE_REPEATS)]
+        best = min(found, key=lambda pair: pair[1])
+        inside.append(best[0])
+        whole.append(best[1])
+    if not all(inside) or inside[0] >= whole[0]:
+        return None
+    return Amdahl(inside[0] / whole[0], inside[0] / inside[1])
+
+
+def _layer_seconds(
+    model: nn.Module, layers: list[str], one: Side, request: Request, device: torch.device
+) -> tuple[float, float]:
+    """(in the layers, in all) of the decode steps after the first token."""
+    from truefuse.integrations.transformers.stopwatch import stopwatch
+
+    with stopwatch(model, layers, device) as watch:
+        played = play(replace(one, hits=None), [request], device).played[0]
+    return watch.seconds, played.total - played.times[0]

@@ -1,0 +1,141 @@
+"""A transformers model with and without operators, as an experiment of `truefuse ab`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from truefuse.ab.experiment import Experiment, ExperimentError
+from truefuse.ab.sides import Request
+from truefuse.integrations.transformers import decoding, tiny
+from truefuse.integrations.transformers.swap import use
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+PROMPT_TOKENS = 16
+PROMPTS = (
+    "Explain why a tensor's shape does not say who each element is.",
+    "Write a short poem about a river that forgets its source.",
+    "List five uses of a hash function.",
+    "Translate into French: the train leaves at nine, so hurry.",
+    "What is 17 times 23? Show the steps.",
+)
+
+
+def of_model(
+    name: str,
+    ops: list[str],
+    *,
+    device: str,
+    dtype: str,
+    requests: int,
+    tokens: int,
+    seed: int,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Experiment:
+    """`name` is a folder with a model, or a tiny configuration (tiny.MODELS), which is trained first.
+
+    Raises ExperimentError for what cannot be made.
+    """
+    if name in tiny.MODELS:
+        ops = ops or list(tiny.MODELS[name].operators)
+    elif not ops:
+        raise ExperimentError("--model FOLDER needs --op: what is swapped in")
+    model, prompts = _load(name, device, dtype, requests, seed, progress)
+    made = [Request(f"r{i}", prompt, tokens, seed) for i, prompt in enumerate(prompts)]
+    return of_loaded(name, model, ops, made)
+
+
+def of_loaded(
+    name: str, model: nn.Module, ops: list[str], requests: list[Request], **options: Any
+) -> Experiment:
+    """Of a model that is at hand; `options` go to `use`. Raises ExperimentError."""
+    try:
+        with use(model, ops, **options) as swap:
+            layers = [layer for names in swap.layers.values() for layer in names]
+    except RuntimeError as error:
+        raise ExperimentError(str(error)) from error
+    swapped = decoding.Swapped(model, ops, **options)
+    baseline = decoding.side("baseline", model, hits=swapped.hits)
+    candidate = decoding.side("candidate", model, swapped.active, swapped.hits)
+    equivalent = decoding.side(
+        "equivalent", model, lambda: decoding.rounded_otherwise(model, layers)
+    )
+    return Experiment(
+        name=f"{name} with {', '.join(ops)}",
+        baseline=baseline,
+        candidate=candidate,
+        requests=requests,
+        equivalent=equivalent,
+        device=str(next(model.parameters()).device),
+        amdahl=lambda: decoding.amdahl(model, layers, (baseline, candidate), requests[0]),
+    )
+
+
+def decode_step(name: str, *, device: str, dtype: str) -> Callable[[], Any]:
+    """A call that decodes one token after a prompt, for profiling. Raises ExperimentError."""
+    model, prompts = _load(name, device, dtype, 1, 0)
+    where = next(model.parameters()).device
+    with torch.no_grad():
+        found = model(input_ids=torch.tensor(prompts, device=where), use_cache=True)
+    token = found.logits[:, -1:].argmax(-1)
+
+    def call() -> Any:
+        with torch.no_grad():
+            return model(input_ids=token, past_key_values=found.past_key_values, use_cache=True)
+
+    return call
+
+
+def _load(
+    name: str,
+    device: str,
+    dtype: str,
+    requests: int,
+    seed: int,
+    progress: Callable[[str], None] = lambda text: None,
+) -> tuple[nn.Module, list[list[int]]]:
+    """A model, ready to decode, and prompts for it."""
+    if dtype not in DTYPES:
+        raise ExperimentError(f"--dtype {dtype}: it must be {', '.join(DTYPES)}")
+    where = _device(device)
+    if name in tiny.MODELS:
+        progress(f"training {name}")
+        model = tiny.trained(name, seed)
+        prompts = [tiny.text(1000 + number, PROMPT_TOKENS) for number in range(requests)]
+    elif Path(name).is_dir():
+        model, prompts = _from_folder(Path(name), requests, seed)
+    else:
+        names = ", ".join(tiny.MODELS)
+        raise ExperimentError(f"model {name}: no folder of that name, and none of {names}")
+    return model.to(where, DTYPES[dtype]).eval().requires_grad_(False), prompts
+
+
+def _device(name: str) -> torch.device:
+    try:
+        found = torch.device(name)
+        torch.empty(1, device=found)
+    except (RuntimeError, AssertionError) as error:
+        raise ExperimentError(f"--device {name}: {str(error).splitlines()[0]}") from error
+    return found
+
+
+def _from_folder(folder: Path, requests: int, seed: int) -> tuple[nn.Module, list[list[int]]]:
+    """A checkpoint, and prompts: texts where a tokenizer is beside it, random ids otherwise."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise ExperimentError(f"--model {folder}: {error}") from error
+    if list(folder.glob("tokenizer*")):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        texts = [f"{i // len(PROMPTS) + 1}. {PROMPTS[i % len(PROMPTS)]}" for i in range(requests)]
+        return model, [tokenizer(text)["input_ids"] for text in texts]
+    generator = torch.Generator().manual_seed(seed)
+    size = (requests, PROMPT_TOKENS)
+    vocabulary = model.get_input_embeddings().num_embeddings
+    return model, torch.randint(vocabulary, size, generator=generator).tolist()

@@ -1,0 +1,140 @@
+"""A real, small, OpenAI-compatible server on a port of this machine, which can also misbehave."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+WORDS = ["the", "state", "of", "a", "layer", "is", "read", "and", "written", "once"]
+
+
+def answer(prompt: str, count: int, shift: int = 0) -> list[tuple[int, str]]:
+    """Token ids and texts: a function of the prompt alone."""
+    ids = [(sum(prompt.encode()) + 3 * i * i + shift) % len(WORDS) for i in range(count)]
+    return [(i, f" {WORDS[i]}") for i in ids]
+
+
+@dataclass
+class Behaviour:
+    """`kind`: "" answers; "garbage", "html", "error", "error-event", "cut", "no-usage", "hang",
+    "drip" misbehave, each in its way, from the request number `since` on."""
+
+    kind: str = ""
+    since: int = 0
+    shift: int = 0
+    counts: dict[str, int] = field(default_factory=dict)  # what /hits says
+    operator: str | None = None
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    behaviour: Behaviour
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        pages = {
+            "/v1/models": {"object": "list", "data": [{"id": "tiny"}]},
+            "/version": {"version": "0.1"},
+            "/hits": self.behaviour.counts,
+        }
+        if self.path in pages:
+            self.whole(200, json.dumps(pages[self.path]))
+        else:
+            self.whole(404, "not here")
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        behaviour = self.behaviour
+        behaviour.asked.append(body)
+        kind = behaviour.kind if len(behaviour.asked) > behaviour.since else ""
+        if kind == "html":
+            self.whole(200, "<html>gateway</html>")
+        elif kind == "error":
+            self.whole(500, "out of memory")
+        elif kind == "hang":
+            time.sleep(3)
+        else:
+            self.complete(body, kind)
+
+    def complete(self, body: dict[str, Any], kind: str) -> None:
+        behaviour = self.behaviour
+        chat = "messages" in body
+        prompt = body["messages"][-1]["content"] if chat else body["prompt"]
+        tokens = answer(prompt, body["max_tokens"], behaviour.shift)
+        if behaviour.operator:
+            done = behaviour.counts.get(behaviour.operator, 0)
+            behaviour.counts[behaviour.operator] = done + len(tokens)
+        usage = {} if kind == "no-usage" else {"usage": {"completion_tokens": len(tokens)}}
+        if not body.get("stream"):
+            text = "".join(text for _, text in tokens)
+            part = {"message": {"content": text}} if chat else {"text": text}
+            ids = [i for i, _ in tokens]
+            extra = {"token_ids": ids} if body.get("return_token_ids") else {}
+            choice = {**part, **extra, "finish_reason": "length"}
+            self.whole(200, json.dumps({"choices": [choice], **usage}))
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        for number, (token, text) in enumerate(tokens):
+            if kind == "cut" and number == 3:
+                return
+            if kind == "garbage" and number == 3:
+                self.event('{"choices": [')
+                return
+            if kind == "error-event" and number == 3:
+                self.event(json.dumps({"error": {"message": "state pool exhausted"}}))
+                return
+            if kind == "drip":
+                time.sleep(0.3)
+            part = {"delta": {"content": text}} if chat else {"text": text}
+            ids = {"token_ids": [token]} if body.get("return_token_ids") else {}
+            last = number == len(tokens) - 1
+            choice = {**part, **ids, "finish_reason": "length" if last else None}
+            self.event(json.dumps({"choices": [choice]}))
+        self.event(json.dumps({"choices": [], **usage}))
+        self.event("[DONE]")
+
+    def event(self, data: str) -> None:
+        try:
+            self.wfile.write(f"data: {data}\n\n".encode())
+            self.wfile.flush()
+        except OSError:  # the client has given up
+            pass
+
+    def whole(self, status: int, text: str) -> None:
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+
+@contextmanager
+def serving(behaviour: Behaviour) -> Iterator[str]:
+    """The server's URL."""
+    handler = type("BehavingHandler", (Handler,), {"behaviour": behaviour})
+    with Server(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()

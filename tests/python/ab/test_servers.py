@@ -1,0 +1,237 @@
+"""Recording real HTTP servers, well-behaved and not, and comparing the recordings."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from served import WORDS, Behaviour, answer, serving
+from toy import checked, gate, speaks_of_speed
+from typer.testing import CliRunner
+
+from truefuse.ab import recorded, recording
+from truefuse.ab.cli import app
+from truefuse.ab.client import Endpoint
+from truefuse.verdict import Verdict
+
+PROMPTS = [{"name": f"p{i}", "max_tokens": 8, "prompt": f"prompt {i}"} for i in range(3)]
+SAID = {"engine": "small 0.1", "arch": "cpu", "flags": "--tp 1"}
+STREAM = {"temperature": 0, "seed": 0, "stream": True}
+
+
+def record(url, path, operator="none", sampling=STREAM, prompts=PROMPTS, hits=None, **options):
+    said = {**SAID, "operator": operator}
+    endpoint = Endpoint(url, options.pop("timeout", 30))
+    return recording.record(
+        endpoint, prompts, path, said=said, sampling=sampling, hits=hits, **options
+    )
+
+
+@contextmanager
+def four(tmp_path, candidate_shift=0, sampling=STREAM, **options):
+    """a1, b1, b2, a2 of one server, which counts the hits of its operator."""
+    behaviour = Behaviour()
+    with serving(behaviour) as url:
+        found = []
+        for label, swapped in (("a1", False), ("b1", True), ("b2", True), ("a2", False)):
+            behaviour.operator = "gdn_decode@layers.0" if swapped else None
+            behaviour.shift = candidate_shift if swapped else 0
+            operator = "gdn_decode" if swapped else "none"
+            path = tmp_path / f"{label}.json"
+            hits = f"{url}/hits"
+            found.append(record(url, path, operator, sampling, hits=hits, **options))
+        yield found
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_equal_servers_are_accepted(tmp_path, stream):
+    with four(tmp_path, sampling={**STREAM, "stream": stream}) as found:
+        report = recorded.compare(found)
+    data = checked(report)
+    assert report.verdict is Verdict.ACCEPT and data["mode"] == "recorded"
+    metrics = data["performance"]["metrics"]
+    assert metrics["throughput"]["passes"] == 8
+    assert (metrics["tpot"] is not None) == stream and (metrics["ttft"] is not None) == stream
+    assert data["performance"]["peak_memory"] is None
+    assert "gdn_decode 1 place" in gate(data, "ran")["summary"]
+
+
+def test_what_was_sent_and_received(tmp_path):
+    behaviour = Behaviour()
+    with serving(behaviour) as url:
+        sampling = {**STREAM, "return_token_ids": True}
+        found = record(url, tmp_path / "a.json", sampling=sampling, repeat=2)
+    assert len(behaviour.asked) == 3 * (1 + 2)  # one pass warms up
+    assert all(body["temperature"] == 0 and body["model"] == "tiny" for body in behaviour.asked)
+    loaded = recording.load(tmp_path / "a.json")
+    assert loaded == found and loaded.complete
+    output = loaded.played()[0].outputs[1]
+    assert output.tokens == tuple(i for i, _ in answer("prompt 1", 8))
+    assert output.text == "".join(text for _, text in answer("prompt 1", 8))
+    assert (output.count, output.stop) == (8, "length")
+    assert len(loaded.passes[0][0]["times"]) == 8
+
+
+def test_another_text_is_rejected_without_a_ratio(tmp_path):
+    with four(tmp_path, candidate_shift=1) as found:
+        report = recorded.compare(found)
+    data = checked(report)
+    assert report.verdict is Verdict.REJECT
+    assert "3/3 requests" in gate(data, "trajectory")["summary"]
+    assert not speaks_of_speed(data["gates"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"host": "other"},
+        {"prompts": "other"},
+        {"sampling": {"temperature": 1}},
+        {"server": {"model": "other"}},
+        {"said": {**SAID, "operator": "gdn_decode", "arch": "gfx936"}},
+        {"said": {**SAID, "operator": "gdn_decode", "engine": "small 0.2"}},
+        {"said": {**SAID, "operator": "gdn_decode", "flags": "--tp 2"}},
+        {"said": {**SAID, "operator": "swiglu"}},
+        {"date": "2000-01-01T00:00:00+00:00"},
+    ],
+)
+def test_more_than_the_operator_differs(tmp_path, change):
+    with four(tmp_path, repeat=1) as found:
+        pass
+    found[2] = replace(found[2], **change)
+    what = next(iter(change))
+    word = {"said": "arch|engine|flags|operator", "date": "A B B A"}.get(what, what)
+    with pytest.raises(recorded.NotComparable, match=word):
+        recorded.compare(found)
+
+
+def test_the_same_operator_twice_compares_nothing(tmp_path):
+    with four(tmp_path, repeat=1) as found:
+        pass
+    same = [replace(one, said={**SAID, "operator": "none"}) for one in found]
+    with pytest.raises(recorded.NotComparable, match="nothing is compared"):
+        recorded.compare(same)
+
+
+def test_unknown_without_hits_with_holes_or_an_unsteady_baseline(tmp_path):
+    with four(tmp_path, repeat=1) as found:
+        pass
+    uncounted = [replace(one, hits=None) for one in found]
+    data = checked(recorded.compare(uncounted))
+    assert data["verdict"] == "UNKNOWN" and "TRUEFUSE_HITS" in gate(data, "ran")["summary"]
+    data = checked(recorded.compare([*found[:3], replace(found[3], complete=False)]))
+    assert data["verdict"] == "UNKNOWN" and "a2 is incomplete" in data["gates"][0]["summary"]
+    unsteady = [[{**entry, "text": "else", "tokens": None} for entry in found[3].passes[0]]]
+    data = checked(recorded.compare([*found[:3], replace(found[3], passes=unsteady)]))
+    assert data["verdict"] == "UNKNOWN"
+    assert gate(data, "reproducible")["reason"] == "workload-not-reproducible"
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("garbage", "no JSON object"),
+        ("html", "no event stream"),
+        ("error", "HTTP 500"),
+        ("error-event", "state pool exhausted"),
+        ("cut", "cut off after 3 events"),
+        ("hang", "within 1 s"),
+        ("drip", "within 1 s"),
+    ],
+)
+def test_bad_answers_are_said_and_the_good_ones_kept(tmp_path, kind, sentence):
+    # The warm-up and the first answer are good, the others are not.
+    with serving(Behaviour(kind, since=4)) as url:
+        timeout = 1 if kind in ("hang", "drip") else 30
+        found = record(url, tmp_path / "a.json", timeout=timeout, repeat=1)
+    kept = recording.load(tmp_path / "a.json")
+    first, second, _ = kept.passes[0]
+    assert kept == found and first["error"] is None and first["count"] == 8
+    assert sentence in second["error"]
+    if kind in ("garbage", "cut", "error-event"):
+        assert second["text"] == "".join(text for _, text in answer("prompt 1", 8)[:3])
+
+
+def test_a_failing_candidate_is_unknown(tmp_path):
+    with four(tmp_path, repeat=1) as found:
+        pass
+    broken = [[{**entry, "error": "HTTP 500"} for entry in found[1].passes[0]]]
+    data = checked(recorded.compare([found[0], replace(found[1], passes=broken), *found[2:]]))
+    assert data["verdict"] == "UNKNOWN" and "HTTP 500" in gate(data, "trajectory")["summary"]
+
+
+def test_counts_that_are_not_given_are_not_measured(tmp_path):
+    with serving(Behaviour("no-usage")) as url:
+        found = record(url, tmp_path / "a.json", repeat=1)
+    assert found.passes[0][0]["count"] is None
+
+
+def test_chat_with_reasoning_and_tool_calls():
+    from truefuse.ab.client import Answer
+
+    got = Answer()
+    pieces = [
+        {"reasoning_content": "hm"},
+        {"tool_calls": [{"index": 0, "function": {"name": "look", "arguments": '{"at"'}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": ": 256}"}}]},
+        {"content": "found"},
+    ]
+    for piece in pieces:
+        assert got.add({"choices": [{"delta": piece, "finish_reason": None}]})
+    got.add({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    whole = json.loads(got.output().text)
+    assert whole["reasoning"] == "hm" and whole["text"] == "found"
+    assert whole["tool_calls"] == [{"name": "look", "arguments": '{"at": 256}'}]
+    assert got.output().stop == "tool_calls"
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def options(url, tmp_path, operator, output):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("\n".join(json.dumps(p) for p in PROMPTS))
+    said = [f"--{key}={value}" for key, value in SAID.items()]
+    where = ("--endpoint", url, "--prompts", prompts, "-o", tmp_path / output)
+    return ("record", *where, *said, "--operator", operator, "--repeat", 2)
+
+
+def test_the_command_line_end_to_end(tmp_path):
+    behaviour = Behaviour()
+    paths = [tmp_path / f"{label}.json" for label in ("a1", "b1", "b2", "a2")]
+    with serving(behaviour) as url:
+        for path, operator in zip(paths, ("none", "swiglu", "swiglu", "none"), strict=True):
+            behaviour.operator = None if operator == "none" else operator
+            found = invoke(*options(url, tmp_path, operator, path.name), "--hits", f"{url}/hits")
+            assert found.exit_code == 0, found.output
+            assert "6 answers, 0 failed" in found.output
+    report = tmp_path / "ab.json"
+    found = invoke("compare", *paths, "-o", report)
+    assert found.exit_code == 0, found.output
+    assert "ACCEPT" in found.output and "time per token" in found.output
+    assert json.loads(report.read_text())["verdict"] == "ACCEPT"
+    found = invoke("compare", *reversed(paths), "-o", report)
+    assert found.exit_code == 2 and "A B B A" in found.output and not report.exists()
+
+
+def test_the_command_line_says_what_is_wrong(tmp_path):
+    with serving(Behaviour()) as url:
+        pass  # and now it is down
+    found = invoke(*options(url, tmp_path, "none", "a.json"))
+    assert found.exit_code == 3 and "nobody answers" in found.output
+    bad = tmp_path / "bad.json"
+    bad.write_text("{}")
+    found = invoke("compare", bad, bad, bad, bad)
+    assert found.exit_code == 2 and "no recording" in found.output
+    with serving(Behaviour("cut")) as url:
+        found = invoke(*options(url, tmp_path, "none", "a.json"))
+    assert found.exit_code == 3 and "6 failed" in found.output and "cut off" in found.output
+    found = invoke("record", "--endpoint", "ftp://x", *options("", tmp_path, "none", "a.json")[3:])
+    assert found.exit_code == 2 and "http://HOST:PORT" in found.output
+
+
+def test_words_are_distinct_enough_to_differ():
+    assert len(set(WORDS)) == len(WORDS)
