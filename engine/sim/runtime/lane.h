@@ -28,9 +28,31 @@ struct Lane {
 /// The lane that is running. One thread runs them all, so that this is a plain variable.
 extern Lane* current_lane;
 
-/// The value of `bits` in another lane of the subgroup of `width` lanes. `kind` numbers
-/// tf::detail::Exchange.
+/// What a lane and the others of its wave do together, over subgroups of `width` lanes: exchange
+/// `bits`, vote, meet. `kind` numbers tf::detail::Exchange.
 unsigned long long exchange(int kind, int width, unsigned long long bits, int operand, Site site);
+
+enum class Atomic {
+  load,
+  store,
+  add,
+  min,
+  max,
+  bit_and,
+  bit_or,
+  bit_xor,
+  exchange,
+  compare_exchange
+};
+enum class Number { u32, i32, u64, f32 };
+
+/// Returns the bits that were there before.
+unsigned long long atomic(Atomic operation, Number type, void* address, unsigned long long bits,
+                          unsigned long long compare, Site site);
+
+/// What the lane did before it comes before its next atomics; what it saw by atomics, before all
+/// that follows.
+void fence();
 
 void block_barrier(Site site);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "truefuse/sim/atomic.h"
 #include "truefuse/sim/schedule.h"
 
 #include <fcntl.h>
@@ -60,6 +61,7 @@ void* static_shared(const void* identity, unsigned long size) {
 
 void check_alignment(const volatile void* address, unsigned long alignment, unsigned long size,
                      Site site) {
+  give_way_if_interleaved();
   const uintptr_t rest = reinterpret_cast<uintptr_t>(address) % alignment;
   if (rest == 0) return;
   fail(Fault::misaligned_access, site, nullptr,

@@ -11,7 +11,9 @@ using u64 = unsigned long long;
 
 enum class State : u32 { not_started, running, done, faulted, refused };
 
-enum class Order : u32 { forward, reverse, random };
+/// Interleaved: lanes give way at every tf::load, tf::store and atomic (in a kernel compiled for
+/// races, at every access), and blocks take turns lane by lane instead of barrier by barrier.
+enum class Order : u32 { forward, reverse, random, interleaved };
 
 enum class Fault : u32 {
   none,
