@@ -43,7 +43,9 @@ def refuse(sentence: str) -> NoReturn:
 @app.command(cls=Command)
 def check(
     operator: Annotated[str, typer.Argument(help="An operator's name, or a case file (.py).")],
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N (also for ROCm, DCU).")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda, cuda:N (also for ROCm, DCU), sim:wave32, sim:wave64.")
+    ] = "cpu",
     seed: Annotated[int, typer.Option(help="Of every random input.")] = DEFAULT_SEED,
     output: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
     gate: Annotated[
@@ -54,13 +56,16 @@ def check(
     """Run every gate, then measure if all passed. Exit: 0 accept, 1 reject, 2 usage, 3 unknown."""
     from truefuse import case as cases
     from truefuse import environment, gates, report, terminal
+    from truefuse import simulate_check as simulated
     from truefuse.check import run
     from truefuse.context import Context
 
-    chosen_device = _device(device)
-    unknown = [name for name in gate or [] if name not in gates.names()]
+    is_simulated = simulated.is_simulated(device)
+    chosen_device = torch.device("cpu") if is_simulated else _device(device)
+    gate_names = simulated.names() if is_simulated else gates.names()
+    unknown = [name for name in gate or [] if name not in gate_names]
     if unknown:
-        refuse(f"unknown gate '{unknown[0]}'. Gates: {', '.join(gates.names())}.")
+        refuse(f"unknown gate '{unknown[0]}'. Gates: {', '.join(gate_names)}.")
     try:
         case = cases.load(operator)
     except cases.CaseError as error:
@@ -72,11 +77,14 @@ def check(
         refuse(f"--output {output}: {error.strerror}. Name a folder that can be written.")
     contract = case.contract or _contract_of(case.operator)
     context = Context(case, chosen_device, seed, operator, contract)
+    if is_simulated:
+        context = simulated.context(case, device, seed, operator, contract)
+        run = simulated.run
     screen = terminal.Screen()
     on_result, progress = _observers(screen, as_json)
     if not as_json:
         screen.line(environment.one_line(environment.describe(chosen_device)), "dim")
-        screen.line(f"truefuse check {operator} · device {chosen_device} · seed {seed}")
+        screen.line(f"truefuse check {operator} · device {device} · seed {seed}")
     found = run(context, gate or (), on_result, progress)
     progress("")
     try:

@@ -2,6 +2,7 @@
 
 #include "truefuse/sim/block.h"
 #include "truefuse/sim/race.h"
+#include "truefuse/sim/trace.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -73,11 +74,21 @@ inline u64 apply(Atomic operation, Number type, void* address, u64 bits, u64 com
   }
 }
 
+inline void check_alignment(const volatile void* address, size_t alignment, size_t size,
+                            Site site) {
+  const uintptr_t rest = reinterpret_cast<uintptr_t>(address) % alignment;
+  if (rest == 0) return;
+  fail(Fault::misaligned_access, site, nullptr,
+       "an access of %zu bytes must lie at a multiple of %zu; this one is %zu bytes past one", size,
+       alignment, static_cast<size_t>(rest));
+}
+
 u64 atomic(Atomic operation, Number type, void* address, u64 bits, u64 compare, Site site) {
   give_way();
   const size_t size = type == Number::u64 ? 8 : 4;
   check_alignment(address, size, size, site);
   const bool reads = operation != Atomic::store, writes = operation != Atomic::load;
+  trace_vector(address, size, writes, site);
   race_atomic(address, size, reads, writes, __builtin_return_address(0));
   LaneState& lane = *running();
   if (Knowledge* const found = released.at(address, false)) {

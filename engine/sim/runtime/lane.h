@@ -62,9 +62,13 @@ void* dynamic_shared();
 /// The block's memory for the variable that `identity` stands for, made when a lane first asks.
 void* static_shared(const void* identity, unsigned long size);
 
-/// Reports an address that is no multiple of `alignment`; `size` is what the access moves.
-void check_alignment(const volatile void* address, unsigned long alignment, unsigned long size,
-                     Site site);
+/// One access of `size` bytes, or several of 16: reports an address that is no multiple of
+/// `alignment`.
+void vector_access(const volatile void* address, unsigned long alignment, unsigned long size,
+                   bool writes, Site site);
+
+/// Ends the run: the kernel uses what the simulator does not have.
+void unsupported(const char* what);
 
 /// A kernel of this executable, as the compiler's registration lists it.
 struct Kernel {

@@ -66,6 +66,18 @@ struct Buffer {
   u32 is_writable;
 };
 
+/// One access to a buffer, as the trace holds it.
+struct Transaction {
+  u64 block;  // Linear, like the thread.
+  u64 byte_offset;
+  u64 pc;  // 0: `line` says where; else an address in the executable.
+  u32 buffer;
+  u32 thread;
+  u32 bytes;
+  u32 line;
+  u32 is_write;
+};
+
 struct Control {
   State state;
   Report report;
@@ -83,6 +95,7 @@ struct Control {
   Order block_order;
   u64 seed;
   u32 resident_blocks;
+  char trace[256];  // Path of the trace to write; empty: none.
 
   u32 parameter_count;
   u32 buffer_count;

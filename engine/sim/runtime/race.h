@@ -182,7 +182,7 @@ inline void check_bytes(const void* address, size_t size, bool reads, bool write
   }
 }
 
-inline void check_access(const void* address, size_t size, bool writes, const void* pc) {
+inline void race_access(const void* address, size_t size, bool writes, const void* pc) {
   if (!now.is_set) return;  // Before the first lane.
   give_way_if_interleaved();
   check_bytes(address, size, !writes, writes, pc);
@@ -196,42 +196,13 @@ inline void race_atomic(const void* address, size_t size, bool reads, bool write
 
 inline void race_epoch(u32 epoch) { now.epoch = epoch; }
 
-#define TF_SIM_ACCESS(bytes)                                          \
-  extern "C" void __tsan_read##bytes(void* address) {                 \
-    check_access(address, bytes, false, __builtin_return_address(0)); \
-  }                                                                   \
-  extern "C" void __tsan_write##bytes(void* address) {                \
-    check_access(address, bytes, true, __builtin_return_address(0));  \
-  }                                                                   \
-  extern "C" void __tsan_unaligned_read##bytes(void* address) {       \
-    check_access(address, bytes, false, __builtin_return_address(0)); \
-  }                                                                   \
-  extern "C" void __tsan_unaligned_write##bytes(void* address) {      \
-    check_access(address, bytes, true, __builtin_return_address(0));  \
-  }
-TF_SIM_ACCESS(1)
-TF_SIM_ACCESS(2)
-TF_SIM_ACCESS(4)
-TF_SIM_ACCESS(8)
-TF_SIM_ACCESS(16)
-#undef TF_SIM_ACCESS
-
-extern "C" void __tsan_read_range(void* address, unsigned long size) {
-  check_access(address, size, false, __builtin_return_address(0));
-}
-extern "C" void __tsan_write_range(void* address, unsigned long size) {
-  check_access(address, size, true, __builtin_return_address(0));
-}
-extern "C" void __tsan_init() {}
-extern "C" void __tsan_func_entry(void*) {}
-extern "C" void __tsan_func_exit() {}
-
 #else
 
 inline void race_begin_shared(const Region&) {}
 inline void race_end_shared(const Region&) {}
 inline void race_begin_buffers() {}
 inline void race_lane(const LaneState&) {}
+inline void race_access(const void*, size_t, bool, const void*) {}
 inline void race_atomic(const void*, size_t, bool, bool, const void*) {}
 inline void race_epoch(u32) {}
 
