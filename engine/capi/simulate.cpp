@@ -169,7 +169,8 @@ void write(JsonWriter& json, const sim::SimOutcome& outcome) {
   json.end_object();
 }
 
-/// Calls `work(i)` for each i below `count`, on `jobs` threads; throws what the first failure threw.
+/// Calls `work(i)` for each i below `count`, on `jobs` threads; throws what the first failure
+/// threw.
 template <class Work>
 void in_parallel(std::size_t count, int jobs, const Work& work) {
   std::atomic<std::size_t> next{0};

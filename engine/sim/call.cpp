@@ -97,8 +97,8 @@ std::string executable_of(const jit::Program& program, const std::string& label,
 
 const std::string& executable_of(const Operator& op, const Variant& variant,
                                  const SimDevice& device) {
-  using Id = std::tuple<const Operator*, std::string, std::vector<std::string>,
-                        std::vector<std::int64_t>>;
+  using Id =
+      std::tuple<const Operator*, std::string, std::vector<std::string>, std::vector<std::int64_t>>;
   static std::mutex mutex;
   static std::map<Id, std::string> made;
   const Id id(&op, device.arch, options_of(device),

@@ -59,8 +59,9 @@ Sanitizers parse_options(const std::vector<std::string>& options) {
     } else if (option.starts_with("-DTF_") || option.starts_with("-DTRUEFUSE_")) {
       result.definitions.push_back(option);
     } else if (option != "--sanitize=none") {
-      throw Error("the simulator's compiler does not know the option \"" + option +
-                  "\"; it takes --sanitize=address, undefined, race or none, --trace, and -DTF_NAME=VALUE");
+      throw Error(
+          "the simulator's compiler does not know the option \"" + option +
+          "\"; it takes --sanitize=address, undefined, race or none, --trace, and -DTF_NAME=VALUE");
     }
   }
   if (result.address && (result.race || result.trace)) {

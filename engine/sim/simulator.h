@@ -109,7 +109,7 @@ struct SimOutcome {
   std::optional<SimFault> fault;
   std::vector<SimBuffer> buffers;  ///< As the kernel left them; unchanged after a fault.
   std::uint64_t lane_switches = 0;
-  double seconds = 0;  ///< Of the run as a whole. Says nothing about a device.
+  double seconds = 0;               ///< Of the run as a whole. Says nothing about a device.
   std::vector<SimAccess> accesses;  ///< If SimOptions::trace, in the order in which lanes ran.
 };
 

@@ -1,4 +1,4 @@
-"""The command line: check, compile, cache, doctor, ops."""
+"""The command line: check, compile, cache, doctor, ops; lanes and sim are in simulate_cli."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import torch
 import typer
 
+from truefuse import simulate_cli
 from truefuse.usage import Command, Commands
 
 DEFAULT_SEED = 20260716
@@ -56,13 +57,16 @@ def check(
     """Run every gate, then measure if all passed. Exit: 0 accept, 1 reject, 2 usage, 3 unknown."""
     from truefuse import case as cases
     from truefuse import environment, gates, report, terminal
-    from truefuse import simulate_check as simulated
     from truefuse.check import run
     from truefuse.context import Context
 
-    is_simulated = simulated.is_simulated(device)
+    is_simulated = device.startswith("sim:")
+    gate_names = gates.names()
+    if is_simulated:
+        from truefuse import simulate_check
+
+        run, gate_names = simulate_check.run, simulate_check.names()
     chosen_device = torch.device("cpu") if is_simulated else _device(device)
-    gate_names = simulated.names() if is_simulated else gates.names()
     unknown = [name for name in gate or [] if name not in gate_names]
     if unknown:
         refuse(f"unknown gate '{unknown[0]}'. Gates: {', '.join(gate_names)}.")
@@ -78,8 +82,10 @@ def check(
     contract = case.contract or _contract_of(case.operator)
     context = Context(case, chosen_device, seed, operator, contract)
     if is_simulated:
-        context = simulated.context(case, device, seed, operator, contract)
-        run = simulated.run
+        try:
+            context = simulate_check.context(case, device, seed, operator, contract)
+        except ValueError as error:
+            refuse(str(error))
     screen = terminal.Screen()
     on_result, progress = _observers(screen, as_json)
     if not as_json:
@@ -295,6 +301,9 @@ def _observers(screen: Any, quiet: bool) -> tuple[Any, Any]:
             show_result(screen, result)
 
     return on_result, progress
+
+
+simulate_cli.register(app, refuse)
 
 
 def main() -> None:

@@ -57,6 +57,9 @@ def on_device(candidate: Callable[..., Any], device: Device) -> Callable[..., An
 def context(
     case: Case, arch: str, seed: int, target: str, contract: dict[str, Any] | None
 ) -> SimulatedContext:
+    """Raises ValueError for an arch that is none of the simulator's."""
+    if arch not in ARCHS:
+        raise ValueError(f"device '{arch}' is not here. Simulated devices: {', '.join(ARCHS)}.")
     device = Device(arch)
     return SimulatedContext(
         replace(case, candidate=on_device(case.candidate, device)),
@@ -94,7 +97,3 @@ def run(
         results=results,
         environment=environment.describe(context.device),
     )
-
-
-def is_simulated(device: str) -> bool:
-    return device in ARCHS

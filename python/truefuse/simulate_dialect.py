@@ -6,12 +6,22 @@ import re
 
 DEVICE_HEADER = re.compile(r'^\s*#\s*include\s*"truefuse/device\.h"', re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]\s*$', re.MULTILINE)
-GIVEN = {"cuda_runtime.h", "hip/hip_runtime.h", "math.h", "cmath", "stdint.h", "cstdint", "stddef.h"}
+GIVEN = {
+    "cuda_runtime.h",
+    "hip/hip_runtime.h",
+    "math.h",
+    "cmath",
+    "stdint.h",
+    "cstdint",
+    "stddef.h",
+}
 SHARED = re.compile(
     r"(?P<external>\bextern\s+)?__shared__\s+(?P<align>__align__\(\d+\)\s*)?"
     r"(?P<type>[\w:\s]+?)\s*\b(?P<name>\w+)\s*(?P<dims>(\[[^\]]*\])*)\s*;"
 )
-KERNEL = re.compile(r"__global__[^;{}]*?\bvoid\b[^;{}()]*?(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
+KERNEL = re.compile(
+    r"__global__[^;{}]*?\bvoid\b[^;{}()]*?(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\("
+)
 OWN_KERNEL = re.compile(r"TF_KERNEL\([^)]*\)\s*void\s+(\w+)\s*\(")
 
 UNSUPPORTED = (

@@ -49,23 +49,24 @@ T exchanged(int kind, T value, int operand, int width, Site site) {
 /// Lanes that a mask leaves out would have to be followed apart.
 inline void full_mask(unsigned long long mask) {
   if ((mask & 0xffffffffu) != 0xffffffffu) {
-    unsupported("a _sync function is called with a mask that leaves out lanes; the simulator knows "
-                "only the full mask");
+    unsupported(
+        "a _sync function is called with a mask that leaves out lanes; the simulator knows "
+        "only the full mask");
   }
 }
 
 }  // namespace tf_sim
 
-#define TF_SIM_SHUFFLE(name, kind, operand)                                                     \
-  template <class T>                                                                            \
-  T name(T value, int operand, int width = TF_WAVE, ::tf_sim::Site site = ::tf_sim::here()) {   \
-    return ::tf_sim::exchanged(kind, value, operand, width, site);                              \
-  }                                                                                             \
-  template <class T>                                                                            \
-  T name##_sync(unsigned long long mask, T value, int operand, int width = TF_WAVE,             \
-                ::tf_sim::Site site = ::tf_sim::here()) {                                       \
-    ::tf_sim::full_mask(mask);                                                                  \
-    return ::tf_sim::exchanged(kind, value, operand, width, site);                              \
+#define TF_SIM_SHUFFLE(name, kind, operand)                                                   \
+  template <class T>                                                                          \
+  T name(T value, int operand, int width = TF_WAVE, ::tf_sim::Site site = ::tf_sim::here()) { \
+    return ::tf_sim::exchanged(kind, value, operand, width, site);                            \
+  }                                                                                           \
+  template <class T>                                                                          \
+  T name##_sync(unsigned long long mask, T value, int operand, int width = TF_WAVE,           \
+                ::tf_sim::Site site = ::tf_sim::here()) {                                     \
+    ::tf_sim::full_mask(mask);                                                                \
+    return ::tf_sim::exchanged(kind, value, operand, width, site);                            \
   }
 TF_SIM_SHUFFLE(__shfl_xor, 0, mask_of_lanes)
 TF_SIM_SHUFFLE(__shfl_down, 1, delta)
@@ -96,11 +97,11 @@ inline int __all_sync(unsigned long long mask, int vote, ::tf_sim::Site site = :
   return __all(vote, site);
 }
 
-#define TF_SIM_ATOMIC(name, function)                                                    \
-  template <class T>                                                                     \
-  T name(T* address, typename ::tf::detail::Itself<T>::type value,                       \
-         ::tf_sim::Site site = ::tf_sim::here()) {                                       \
-    return ::tf::function(address, value, site);                                         \
+#define TF_SIM_ATOMIC(name, function)                              \
+  template <class T>                                               \
+  T name(T* address, typename ::tf::detail::Itself<T>::type value, \
+         ::tf_sim::Site site = ::tf_sim::here()) {                 \
+    return ::tf::function(address, value, site);                   \
   }
 TF_SIM_ATOMIC(atomicAdd, atomic_add)
 TF_SIM_ATOMIC(atomicMin, atomic_min)
@@ -121,7 +122,7 @@ T __ldg(const T* address) {
   return *address;
 }
 
-#define TF_SIM_MATH(name) \
+#define TF_SIM_MATH(name)          \
   extern "C" float name##f(float); \
   extern "C" double name(double);
 TF_SIM_MATH(exp)
@@ -164,14 +165,14 @@ T max(T a, typename ::tf::detail::Itself<T>::type b) {
   return a < b ? b : a;
 }
 
-#define TF_SIM_VECTORS(T, name)                                                            \
-  struct alignas(2 * sizeof(T)) name##2 {                                                  \
-    T x, y;                                                                                \
-  };                                                                                       \
-  struct alignas(16) name##4 {                                                             \
-    T x, y, z, w;                                                                          \
-  };                                                                                       \
-  inline name##2 make_##name##2(T x, T y) { return {x, y}; }                               \
+#define TF_SIM_VECTORS(T, name)                              \
+  struct alignas(2 * sizeof(T)) name##2 {                    \
+    T x, y;                                                  \
+  };                                                         \
+  struct alignas(16) name##4 {                               \
+    T x, y, z, w;                                            \
+  };                                                         \
+  inline name##2 make_##name##2(T x, T y) { return {x, y}; } \
   inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 TF_SIM_VECTORS(float, float)
 TF_SIM_VECTORS(int, int)

@@ -38,9 +38,14 @@ inline void trace_write(const void* address, size_t size, bool writes, u32 line,
     const Region& region = buffers[i];
     if (first < region.begin || first >= region.begin + region.size) continue;
     const LaneState& lane = *running();
-    const Transaction transaction = {
-        lane.owner->linear, static_cast<u64>(first - region.begin), reinterpret_cast<u64>(pc), i,
-        lane.number,        static_cast<u32>(size),                 line, writes ? 1u : 0u};
+    const Transaction transaction = {lane.owner->linear,
+                                     static_cast<u64>(first - region.begin),
+                                     reinterpret_cast<u64>(pc),
+                                     i,
+                                     lane.number,
+                                     static_cast<u32>(size),
+                                     line,
+                                     writes ? 1u : 0u};
     fwrite(&transaction, sizeof transaction, 1, trace_file);
     return;
   }
