@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import torch
 import typer
 
-from truefuse import simulate_cli
+from truefuse import cache_cli, simulate_cli
 from truefuse.usage import Command, Commands
 
 DEFAULT_SEED = 20260716
@@ -109,19 +109,32 @@ def check(
 
 @app.command(cls=Command)
 def compile(
-    operator: Annotated[str, typer.Argument(help="An operator's name.")],
+    operator: Annotated[str, typer.Argument(help="An operator's name; none with --table.")] = "",
     arch: Annotated[
-        list[str], typer.Option(help="gfx906, gfx936:xnack-, sm_90a, ... (repeatable)")
-    ],
+        list[str] | None, typer.Option(help="gfx906, gfx936:xnack-, sm_90a, ... (repeatable)")
+    ] = None,
     compiler: Annotated[str | None, typer.Option(help="Only this compiler.")] = None,
     all_variants: Annotated[bool, typer.Option("--all", help="Every variant.")] = False,
     cache: Annotated[bool, typer.Option(help="Use the kernel cache.")] = True,
+    table: Annotated[
+        bool, typer.Option("--table", help="Every operator; with --all and no OPERATOR.")
+    ] = False,
+    write: Annotated[
+        Path | None, typer.Option(help="With --table: also write it to this page.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Compile an operator's kernel for targets; no GPU is needed."""
     from truefuse import _native
     from truefuse.terminal import Screen
 
+    arch = arch or []
+    if table != (not operator) or (table and not all_variants):
+        refuse("give an operator, or --all --table for every kernel.")
+    if table:
+        raise typer.Exit(_compile_table(arch, write, as_json))
+    if not arch:
+        refuse("give --arch, for instance --arch gfx906 --arch sm_90a.")
     description = _operator(operator)
     toolchains = _native.toolchains()
     targets = sorted({t["default_arch"] for t in toolchains if t["default_arch"]})
@@ -148,6 +161,29 @@ def compile(
     if as_json:
         print(json.dumps(rows, indent=1))
     raise typer.Exit(1 if failed else 0)
+
+
+def _compile_table(arch: list[str], page: Path | None, as_json: bool) -> int:
+    """Every variant of every operator; status 1 if one breaks a rule."""
+    from rich.table import Table
+
+    from truefuse import compile_table
+    from truefuse.terminal import Screen
+
+    rows = [row for name in arch or compile_table.TARGETS for row in compile_table.compile_all(name)]
+    complaints = compile_table.complaints(rows)
+    if page is not None:
+        page.write_text(compile_table.markdown(rows), encoding="utf-8")
+    if as_json:
+        print(json.dumps({"rows": rows, "complaints": complaints}, indent=1))
+        return 1 if complaints else 0
+    screen, shown = Screen(), Table(*compile_table.HEADER)
+    for line in compile_table.summary(rows):
+        shown.add_row(*line)
+    screen.console.print(shown)
+    for complaint in complaints:
+        screen.line(complaint, "bold red")
+    return 1 if complaints else 0
 
 
 def _show_compiled(screen: Any, row: dict[str, Any]) -> None:
@@ -303,6 +339,7 @@ def _observers(screen: Any, quiet: bool) -> tuple[Any, Any]:
     return on_result, progress
 
 
+cache_cli.register(cache_app, refuse)
 simulate_cli.register(app, refuse)
 
 
