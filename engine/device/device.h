@@ -28,9 +28,11 @@
 #include "truefuse/device/types.h"
 #include "truefuse/device/vector.h"
 #if !defined(TF_PLATFORM_HOST)
+#include "truefuse/device/atomic.h"
 #include "truefuse/device/block.h"
 #include "truefuse/device/bulk.h"
 #include "truefuse/device/cluster.h"
 #include "truefuse/device/index.h"
 #include "truefuse/device/subgroup.h"
+#include "truefuse/device/vote.h"
 #endif

@@ -12,7 +12,8 @@ namespace tf {
 
 namespace detail {
 
-enum class Exchange { exclusive_or, down, index };
+// `ballot` and `sync` are no exchanges, but the simulator has them among the same collectives.
+enum class Exchange { exclusive_or, down, index, up, ballot, sync };
 
 #if defined(TF_PLATFORM_SIM)
 
@@ -29,6 +30,9 @@ template <Exchange Kind, int W>
 TF_DEVICE u32 exchange(u32 bits, int operand) {
   if constexpr (Kind == Exchange::exclusive_or) return __shfl_xor_sync(~0u, bits, operand, W);
   if constexpr (Kind == Exchange::down) return __shfl_down_sync(~0u, bits, operand, W);
+  if constexpr (Kind == Exchange::up) {
+    return __shfl_up_sync(~0u, bits, static_cast<u32>(operand), W);
+  }
   if constexpr (Kind == Exchange::index) return __shfl_sync(~0u, bits, operand, W);
 }
 
@@ -46,6 +50,7 @@ TF_DEVICE u32 exchange(u32 bits, int operand) {
   if constexpr (Kind == Exchange::down) {
     source = (self & (W - 1)) + operand < W ? self + operand : self;
   }
+  if constexpr (Kind == Exchange::up) source = (self & (W - 1)) >= operand ? self - operand : self;
   if constexpr (Kind == Exchange::index) source = (self & ~(W - 1)) + operand;
   return static_cast<u32>(__builtin_amdgcn_ds_bpermute(source * 4, static_cast<int>(bits)));
 }
@@ -86,6 +91,13 @@ TF_DEVICE T shuffle_xor(T value, int mask TF_SITE) {
 template <int W, class T>
 TF_DEVICE T shuffle_down(T value, int delta TF_SITE) {
   return detail::shuffle<detail::Exchange::down, W>(value, delta TF_PASS_SITE);
+}
+
+/// The value of the lane `delta` further back, or the lane's own where that leaves the subgroup;
+/// delta >= 0.
+template <int W, class T>
+TF_DEVICE T shuffle_up(T value, int delta TF_SITE) {
+  return detail::shuffle<detail::Exchange::up, W>(value, delta TF_PASS_SITE);
 }
 
 /// The value of lane `source` of the own subgroup; 0 <= source < W.

@@ -81,7 +81,7 @@ TF_DEVICE Words<N* static_cast<int>(sizeof(T))> words_of(const Vector<T, N>& vec
 template <class T, int N>
 TF_DEVICE Vector<T, N> load(const T* pointer, bool streaming TF_SITE) {
 #if defined(TF_PLATFORM_SIM)
-  ::tf_sim::check_alignment(pointer, alignof(Vector<T, N>), N * sizeof(T), site);
+  ::tf_sim::vector_access(pointer, alignof(Vector<T, N>), N * sizeof(T), false, site);
 #endif
   return vector_of<T, N>(load_words<N* static_cast<int>(sizeof(T))>(pointer, streaming));
 }
@@ -89,7 +89,7 @@ TF_DEVICE Vector<T, N> load(const T* pointer, bool streaming TF_SITE) {
 template <class T, int N>
 TF_DEVICE void store(T* pointer, const Vector<T, N>& vector, bool streaming TF_SITE) {
 #if defined(TF_PLATFORM_SIM)
-  ::tf_sim::check_alignment(pointer, alignof(Vector<T, N>), N * sizeof(T), site);
+  ::tf_sim::vector_access(pointer, alignof(Vector<T, N>), N * sizeof(T), true, site);
 #endif
   store_words<N* static_cast<int>(sizeof(T))>(pointer, words_of(vector), streaming);
 }

@@ -1,11 +1,14 @@
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <optional>
 
 #include <truefuse/core/error.h>
 #include <truefuse/jit/arch.h>
 #include <truefuse/jit/build.h>
+#include <truefuse/jit/bundle.h>
 #include <truefuse/jit/cache.h>
+#include <truefuse/jit/log.h>
 
 namespace truefuse::jit {
 namespace {
@@ -32,6 +35,41 @@ void refuse_to_compile_if_forbidden(const BuildRequest& request) {
   throw Error(request.label + " is not compiled for " + request.arch +
               ", and TRUEFUSE_NO_COMPILE forbids to do it now. Compile ahead with "
               "truefuse.prepare(...), which may, or unset the variable");
+}
+
+void add_source(Key& key, const BuildRequest& request) {
+  for (const std::string& option : request.options) key.add("option", option);
+  key.add("program", request.program.text);
+  for (const auto& [name, text] : request.program.headers) key.add_digest("file " + name, text);
+}
+
+/// From the bundle, if there is one and it holds the kernel.
+std::optional<Built> find_in_bundle(const BuildRequest& request) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::shared_ptr<const Bundle> bundle = Bundle::current();
+  if (bundle == nullptr || !request.compiler.empty()) return std::nullopt;
+  Key source;
+  source.add("format", kFormat);
+  add_source(source, request);
+  const Arch device = parse_arch(request.arch);
+  const CacheEntry* const entry = bundle->find(source_digest(source), device);
+  if (entry == nullptr) {
+    log_decision("bundle miss (" + request.label + ") for " + device.text);
+    return std::nullopt;
+  }
+  Built built;
+  built.key = entry->key;
+  for (const auto& [name, value] : entry->key.parts()) {
+    if (name == "target") built.target = value;
+    if (name == "compiler") built.compiler = value;
+  }
+  log_decision("bundle hit (" + request.label + "): built for " + built.target +
+               (built.target == device.text ? "" : ", which runs on " + device.text));
+  built.from_cache = true;
+  built.compile_seconds = entry->compile_seconds;
+  built.code = entry->code;
+  built.seconds = seconds_since(begin);
+  return built;
 }
 
 CacheEntry compile(Compiler& compiler, const BuildRequest& request, const Key& key) {
@@ -62,9 +100,7 @@ Key key_of(const BuildRequest& request, const Compiler& compiler, const std::str
   key.add("format", kFormat);
   for (const auto& [name, value] : compiler.identity()) key.add(name, value);
   key.add("target", target);
-  for (const std::string& option : request.options) key.add("option", option);
-  key.add("program", request.program.text);
-  for (const auto& [name, text] : request.program.headers) key.add_digest("file " + name, text);
+  add_source(key, request);
   return key;
 }
 
@@ -91,6 +127,7 @@ Built build_with(Compiler& compiler, const BuildRequest& request) {
 Built build(const BuildRequest& request) {
   const SearchPaths paths = search_paths();
   if (request.use_cache) {
+    if (std::optional<Built> built = find_in_bundle(request)) return std::move(*built);
     // An entry exists only if the compiler took the target; so a hit needs no question to it, and a
     // compiler library, which takes longer to load than an entry, stays on disk. Only the preferred
     // compiler is looked up here: to identify nvcc or hipcc means to run them.

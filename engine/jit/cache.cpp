@@ -14,6 +14,7 @@
 #include <truefuse/core/error.h>
 #include <truefuse/jit/cache.h>
 #include <truefuse/jit/cache_directory.h>
+#include <truefuse/jit/cache_limit.h>
 #include <truefuse/jit/file_lock.h>
 #include <truefuse/jit/log.h>
 
@@ -169,6 +170,7 @@ std::optional<CacheEntry> find(const std::string& path, const Key& key, bool log
     entry.reset();
     problem = "holds the entry of another key";
   }
+  if (entry && directory.writable) mark_used(directory.fd.get(), name);
   if (!problem.empty()) {
     warn_once("cache entry",
               "the cache entry " + path + "/" + name + " " + problem + "; it is compiled again");
@@ -206,6 +208,10 @@ void Cache::publish(const CacheEntry& entry) const {
                  std::to_string(bytes.size()) + " bytes");
   }
   remove_stale_temporaries(directory.fd.get());
+  std::vector<std::string> entries = names_in(directory.fd.get());
+  std::erase_if(entries,
+                [](const std::string& name) { return kind_of(name) != FileKind::entry; });
+  evict(directory.fd.get(), entries, cache_limit_bytes(), digest + std::string(kEntrySuffix));
 }
 
 CacheEntry Cache::lookup_or_compile(const Key& key, const std::function<CacheEntry()>& compile,
@@ -279,6 +285,18 @@ std::vector<Cache::Listing> Cache::list() const {
                : a.digest < b.digest;
   });
   return listings;
+}
+
+int Cache::remove_damaged() const {
+  if (directory_.empty()) return 0;
+  const CacheDirectory directory = open_cache_directory(directory_, IfMissing::leave);
+  if (!directory.writable) return 0;
+  int removed = 0;
+  for (const Listing& entry : list()) {
+    const std::string name = entry.digest + std::string(kEntrySuffix);
+    removed += !entry.valid && ::unlinkat(directory.fd.get(), name.c_str(), 0) == 0;
+  }
+  return removed;
 }
 
 int Cache::clear() const {

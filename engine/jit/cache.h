@@ -34,7 +34,8 @@ class Cache {
   /// The entry of exactly this key. Never waits for a lock.
   std::optional<CacheEntry> lookup(const Key& key) const;
 
-  /// Makes the entry visible to others, whole, at once; it replaces what was there.
+  /// Makes the entry visible to others, whole, at once; it replaces what was there. Entries that
+  /// were used longest ago make room if all together exceed TRUEFUSE_CACHE_LIMIT (cache_limit.h).
   void publish(const CacheEntry& entry) const;
 
   /// Runs `compile` in at most one thread of one process of this machine at a time for this key,
@@ -54,6 +55,9 @@ class Cache {
   };
   /// All entries, newest first.
   std::vector<Listing> list() const;
+
+  /// Removes what is no valid entry; returns how many. They cost nothing but the room.
+  int remove_damaged() const;
 
   /// Removes all entries, temporary and lock files, and nothing else; returns how many entries.
   int clear() const;

@@ -41,7 +41,7 @@ std::string program_named(const std::string& name) {
 }
 
 struct Sanitizers {
-  bool address = false, undefined = false, race = false;
+  bool address = false, undefined = false, race = false, trace = false;
   std::vector<std::string> definitions;
 };
 
@@ -54,15 +54,19 @@ Sanitizers parse_options(const std::vector<std::string>& options) {
       result.undefined = true;
     } else if (option == "--sanitize=race") {
       result.race = true;
+    } else if (option == "--trace") {
+      result.trace = true;
     } else if (option.starts_with("-DTF_") || option.starts_with("-DTRUEFUSE_")) {
       result.definitions.push_back(option);
     } else if (option != "--sanitize=none") {
-      throw Error("the simulator's compiler does not know the option \"" + option +
-                  "\"; it takes --sanitize=address, undefined, race or none, and -DTF_NAME=VALUE");
+      throw Error(
+          "the simulator's compiler does not know the option \"" + option +
+          "\"; it takes --sanitize=address, undefined, race or none, --trace, and -DTF_NAME=VALUE");
     }
   }
-  if (result.address && result.race) {
-    throw Error("--sanitize=address and --sanitize=race cannot be one executable; make two");
+  if (result.address && (result.race || result.trace)) {
+    throw Error(
+        "--sanitize=address cannot be one executable with --sanitize=race or --trace; make two");
   }
   return result;
 }
@@ -79,6 +83,11 @@ void write_text(const std::string& path, std::string_view text, std::ios::openmo
     throw Error("the compiler's input " + path +
                 " could not be written; set TMPDIR to a directory that is writable and has room");
   }
+}
+
+/// Names in reports are the names that #include directives use, wherever the directory is.
+std::vector<std::string> prefix_maps(const std::string& directory) {
+  return {"-ffile-prefix-map=" + directory + "/=", "-fdebug-prefix-map=" + directory + "=."};
 }
 
 std::string read_text(const std::string& path) {
@@ -154,73 +163,93 @@ std::string HostCompiler::refusal(std::string_view arch) {
   return "the simulator knows sim:wave32 and sim:wave64, not " + std::string(arch);
 }
 
+/// What the compiler prints as warnings. Throws Error with its words if it fails.
+std::string HostCompiler::run(const std::vector<std::string>& command, const std::string& directory,
+                              const std::string& what) const {
+  ProcessOptions process;
+  process.directory = directory;
+  process.environment = kCleanEnvironment;
+  process.time_limit = std::chrono::minutes(5);
+  ProcessResult result = jit::run_process(command, process);
+  if (!result.ok()) {
+    throw Error("the simulator's compiler " + program_ + " " + result.how_it_ended() + " on " +
+                what + ":\n" + result.errors);
+  }
+  return std::move(result.errors);
+}
+
+/// Everything but the kernel, as an object file: the same for every kernel with these options.
+const std::string& HostCompiler::runtime_object(const std::vector<std::string>& options) {
+  const std::scoped_lock lock(runtimes_mutex_);
+  std::string& object = runtimes_[options];
+  if (!object.empty()) return object;
+  const jit::TemporaryDirectory directory;
+  const std::string at = directory.path() + "/";
+  const jit::Program program{"runtime", "#include \"truefuse/sim/main.h\"\n", sim_runtime_files()};
+  std::vector<std::string> command = {program_};
+  append(command, options);
+  append(command, prefix_maps(directory.path()));
+  append(command, {"-I" + at, "-c", jit::write_program(program, directory.path(), ".cpp"), "-o",
+                   at + "runtime.o"});
+  run(command, directory.path(), "its own runtime");
+  return object = read_text(at + "runtime.o");
+}
+
 jit::CodeObject HostCompiler::compile(const jit::Program& program, std::string_view arch,
                                       const std::vector<std::string>& options) {
   if (const std::string reason = refusal(arch); !reason.empty()) throw Error(reason);
   const Sanitizers sanitizers = parse_options(options);
   const int wave = wave_of(arch);
 
-  jit::Program whole = program;
-  for (const auto& [name, text] : sim_runtime_files()) whole.headers.insert_or_assign(name, text);
-  const jit::TemporaryDirectory directory;
-  const std::string source = jit::write_program(whole, directory.path(), ".cpp");
-  const std::string at = directory.path() + "/";
-  write_text(at + "truefuse_sim_main.cpp", "#include \"truefuse/sim/main.h\"\n", std::ios::trunc);
-
-  ProcessOptions process;
-  process.directory = directory.path();
-  process.environment = kCleanEnvironment;
-  process.time_limit = std::chrono::minutes(5);
-  const auto run = [&](std::vector<std::string> command) {
-    ProcessResult result = jit::run_process(command, process);
-    if (!result.ok()) {
-      throw Error("the simulator's compiler " + program_ + " " + result.how_it_ended() +
-                  " on kernel source " + program.name + ":\n" + result.errors);
-    }
-    return std::move(result.errors);
-  };
-
-  // Names in reports are the names that #include directives use, wherever the directory is. The
-  // addresses in a report are looked up in the file: no position-independent executable. The
+  // The addresses in a report are looked up in the file: no position-independent executable. The
   // runtime switches stacks, which a shadow stack forbids.
-  std::vector<std::string> common = {program_,
-                                     "-std=c++17",
+  std::vector<std::string> common = {"-std=c++17",
                                      "-O1",
                                      "-g",
                                      "-fno-omit-frame-pointer",
                                      "-ffp-contract=off",
                                      "-fno-strict-aliasing",
                                      "-fno-pie",
-                                     "-Wno-attributes",
-                                     "-ffile-prefix-map=" + at + "=",
-                                     "-fdebug-prefix-map=" + directory.path() + "=."};
+                                     "-Wno-attributes"};
 #if defined(__x86_64__)
   common.push_back("-fcf-protection=none");
 #endif
   append(common, sanitizers.definitions);
   if (sanitizers.address) common.push_back("-fsanitize=address");
+  std::vector<std::string> of_runtime = common;
+  if (sanitizers.race) of_runtime.push_back("-DTF_SIM_RACE=1");
+  if (sanitizers.trace) of_runtime.push_back("-DTF_SIM_TRACE=1");
+  const std::string& runtime = runtime_object(of_runtime);
   if (sanitizers.undefined) {
     append(common, {"-fsanitize=undefined", "-fno-sanitize-recover=all"});
   }
+  common.insert(common.begin(), program_);
+
+  jit::Program whole = program;
+  for (const auto& [name, text] : sim_runtime_files()) whole.headers.insert_or_assign(name, text);
+  const jit::TemporaryDirectory directory;
+  append(common, prefix_maps(directory.path()));
+  const std::string source = jit::write_program(whole, directory.path(), ".cpp");
+  const std::string at = directory.path() + "/";
+  const std::string what = "kernel source " + program.name;
 
   std::vector<std::string> command = common;
   append(command, {"-DTRUEFUSE_SIM=1", "-DTF_WAVE=" + std::to_string(wave), "-I" + at});
   append(command, {"-include", "truefuse/sim/lane.h", "-E", source, "-o", "kernel.ii"});
-  std::string log = run(command);
+  std::string log = run(command, directory.path(), what);
 
   const std::vector<KernelDefinition> kernels = find_kernels(read_text(at + "kernel.ii"));
   write_text(at + "kernel.ii", registration_of(kernels, wave), std::ios::app);
 
   command = common;
-  if (sanitizers.race) command.push_back("-fsanitize=thread");
+  if (sanitizers.race || sanitizers.trace) command.push_back("-fsanitize=thread");
   append(command, {"-c", "kernel.ii", "-o", "kernel.o"});
-  log += run(command);
+  log += run(command, directory.path(), what);
 
+  write_text(at + "runtime.o", runtime, std::ios::trunc);
   command = common;
-  if (sanitizers.race) command.push_back("-DTF_SIM_RACE=1");
-  append(command,
-         {"-no-pie", "-I" + at, "kernel.o", "truefuse_sim_main.cpp", "-o", "kernel", "-pthread"});
-  log += run(command);
+  append(command, {"-no-pie", "kernel.o", "runtime.o", "-o", "kernel", "-pthread"});
+  log += run(command, directory.path(), what);
 
   jit::CodeObject object;
   object.code = read_text(at + "kernel");

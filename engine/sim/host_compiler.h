@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,6 +21,7 @@ namespace truefuse::sim {
 ///   --sanitize=race       unordered accesses to the same bytes, shared memory read unwritten;
 ///                         not together with address
 ///   --sanitize=none       nothing; the same as no option
+///   --trace               the executable can write a trace (SimOptions); not together with address
 ///   -DTF_NAME=VALUE
 /// Barriers, exchanges between lanes and the alignment of tf::load and tf::store are always
 /// checked.
@@ -47,8 +49,13 @@ class HostCompiler : public jit::Compiler {
   };
   const Facts& facts() const;
   std::string ask(const std::string& question) const;
+  std::string run(const std::vector<std::string>& command, const std::string& directory,
+                  const std::string& what) const;
+  const std::string& runtime_object(const std::vector<std::string>& options);
 
   std::string program_;
+  std::mutex runtimes_mutex_;
+  std::map<std::vector<std::string>, std::string> runtimes_;  ///< By the compiler's options.
   mutable std::once_flag facts_once_;
   mutable Facts facts_;
 };

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
+#include <map>
 #include <sys/mman.h>
 #include <tuple>
 #include <unistd.h>
@@ -128,8 +130,9 @@ void check(const SimLaunch& launch, const std::vector<SimBuffer>& buffers,
 }
 
 std::string lay_out(const SimLaunch& launch, const std::vector<SimBuffer>& buffers,
-                    const SimOptions& options) {
+                    const SimOptions& options, const std::string& trace) {
   tf_sim::Control control{};
+  trace.copy(control.trace, sizeof control.trace - 1);
   control.state = tf_sim::State::not_started;
   std::copy(launch.kernel.begin(), launch.kernel.end(), control.kernel);
   std::copy(launch.grid.begin(), launch.grid.end(), control.grid);
@@ -224,6 +227,24 @@ SimFault fault_of(const tf_sim::Control& control, const jit::ProcessResult& resu
   return fault;
 }
 
+std::vector<SimAccess> accesses_in(const AnonymousFile& trace, const std::string& program) {
+  std::ifstream file(trace.path(), std::ios::binary);
+  std::map<tf_sim::u64, int> lines;  // By address.
+  std::vector<SimAccess> accesses;
+  tf_sim::Transaction found;
+  while (file.read(reinterpret_cast<char*>(&found), sizeof found)) {
+    int line = static_cast<int>(found.line);
+    if (found.pc != 0) {
+      const auto [known, is_new] = lines.try_emplace(found.pc, 0);
+      if (is_new) known->second = place_of_address(program, found.pc).line;
+      line = known->second;
+    }
+    accesses.push_back({found.block, found.thread, found.buffer, found.byte_offset, found.bytes,
+                        found.is_write != 0, line});
+  }
+  return accesses;
+}
+
 }  // namespace
 
 std::string_view name_of(SimFaultKind kind) {
@@ -270,7 +291,8 @@ SimOutcome run(const std::string& executable, const SimLaunch& launch,
                std::vector<SimBuffer> buffers, const SimOptions& options) {
   check(launch, buffers, options);
   const AnonymousFile program("truefuse-kernel", executable);
-  SharedFile shared(lay_out(launch, buffers, options));
+  const AnonymousFile trace("truefuse-trace", "");
+  SharedFile shared(lay_out(launch, buffers, options, options.trace ? trace.path() : ""));
 
   const auto begin = std::chrono::steady_clock::now();
   const jit::ProcessResult result = start(program.path(), shared, options);
@@ -294,6 +316,7 @@ SimOutcome run(const std::string& executable, const SimLaunch& launch,
     outcome.fault = fault_of(control, result, program.path());
   }
   outcome.buffers = std::move(buffers);
+  if (options.trace) outcome.accesses = accesses_in(trace, program.path());
   return outcome;
 }
 

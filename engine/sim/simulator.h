@@ -68,6 +68,18 @@ struct SimOptions {
   std::uint64_t seed = 1;             ///< Of random orders.
   std::uint32_t resident_blocks = 2;  ///< Blocks that are alive at once and take turns.
   std::chrono::milliseconds time_limit{60'000};
+  bool trace = false;  ///< Of an executable compiled with --trace.
+};
+
+/// One access to a buffer: at most 16 bytes that one lane moves at once.
+struct SimAccess {
+  std::uint64_t block = 0;   ///< Linear, x fastest.
+  std::uint32_t thread = 0;  ///< Linear in the block; waves are runs of consecutive threads.
+  std::uint32_t buffer = 0;
+  std::uint64_t byte_offset = 0;
+  std::uint32_t bytes = 0;
+  bool is_write = false;
+  int line = 0;  ///< In the kernel's source; 0: not known.
 };
 
 using SimFaultKind = tf_sim::Fault;
@@ -97,7 +109,8 @@ struct SimOutcome {
   std::optional<SimFault> fault;
   std::vector<SimBuffer> buffers;  ///< As the kernel left them; unchanged after a fault.
   std::uint64_t lane_switches = 0;
-  double seconds = 0;  ///< Of the run as a whole. Says nothing about a device.
+  double seconds = 0;               ///< Of the run as a whole. Says nothing about a device.
+  std::vector<SimAccess> accesses;  ///< If SimOptions::trace, in the order in which lanes ran.
 };
 
 /// Runs one launch in `executable`, the code that HostCompiler made, in a process of its own; its

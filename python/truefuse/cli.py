@@ -1,4 +1,5 @@
-"""The command line: check, debug, compare, compile, cache, layout, doctor, ops."""
+"""The command line: check, debug, compare, compile, cache, layout, doctor, ops; others join from modules
+of their own."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import torch
 import typer
 
+from truefuse import cache_cli, simulate_cli
 from truefuse.ab.cli import app as ab_app
 from truefuse.layout_cli import app as layout_app
 from truefuse.profile_cli import profile
@@ -49,7 +51,9 @@ def refuse(sentence: str, code: int = 2) -> NoReturn:
 @app.command(cls=Command)
 def check(
     operator: Annotated[str, typer.Argument(help="An operator's name, or a case file (.py).")],
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N (also for ROCm, DCU).")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda, cuda:N (also for ROCm, DCU), sim:wave32, sim:wave64.")
+    ] = "cpu",
     seed: Annotated[int, typer.Option(help="Of every random input.")] = DEFAULT_SEED,
     output: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
     gate: Annotated[
@@ -70,10 +74,21 @@ def check(
     from truefuse import environment, gates, report, supervise, terminal
     from truefuse.verdict import exit_code
 
-    chosen_device = _device(device)
-    unknown = [name for name in gate or [] if name not in gates.names()]
+    gate_names = gates.names()
+    chosen_device = torch.device("cpu")
+    if device.startswith("sim:"):
+        from truefuse import simulate_check
+
+        gate_names = simulate_check.names()
+        if device not in simulate_check.ARCHS:
+            choices = ", ".join(simulate_check.ARCHS)
+            refuse(f"device '{device}' is not here. Simulated devices: {choices}.")
+    else:
+        chosen_device = _device(device)
+        device = str(chosen_device)
+    unknown = [name for name in gate or [] if name not in gate_names]
     if unknown:
-        refuse(f"unknown gate '{unknown[0]}'. Gates: {', '.join(gates.names())}.")
+        refuse(f"unknown gate '{unknown[0]}'. Gates: {', '.join(gate_names)}.")
     if share is not None and not 0 < share <= 1:
         refuse(f"--share is {share}; it is a part of the time, more than 0 and at most 1.")
     if time_limit is not None and not time_limit > 0:
@@ -87,10 +102,8 @@ def check(
     on_result, progress = _observers(screen, as_json)
     if not as_json:
         screen.line(environment.one_line(environment.describe(chosen_device)), "dim")
-        screen.line(f"truefuse check {operator} · device {chosen_device} · seed {seed}")
-    request = supervise.Request(
-        operator, str(chosen_device), seed, tuple(gate or ()), share, time_limit
-    )
+        screen.line(f"truefuse check {operator} · device {device} · seed {seed}")
+    request = supervise.Request(operator, device, seed, tuple(gate or ()), share, time_limit)
     try:
         found = supervise.run(request, on_result, progress)
     except supervise.NoCase as error:
@@ -156,19 +169,32 @@ def compare(
 
 @app.command(cls=Command)
 def compile(
-    operator: Annotated[str, typer.Argument(help="An operator's name.")],
+    operator: Annotated[str, typer.Argument(help="An operator's name; none with --table.")] = "",
     arch: Annotated[
-        list[str], typer.Option(help="gfx906, gfx936:xnack-, sm_90a, ... (repeatable)")
-    ],
+        list[str] | None, typer.Option(help="gfx906, gfx936:xnack-, sm_90a, ... (repeatable)")
+    ] = None,
     compiler: Annotated[str | None, typer.Option(help="Only this compiler.")] = None,
     all_variants: Annotated[bool, typer.Option("--all", help="Every variant.")] = False,
     cache: Annotated[bool, typer.Option(help="Use the kernel cache.")] = True,
+    table: Annotated[
+        bool, typer.Option("--table", help="Every operator; with --all and no OPERATOR.")
+    ] = False,
+    write: Annotated[
+        Path | None, typer.Option(help="With --table: also write it to this page.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Compile an operator's kernel for targets; no GPU is needed."""
     from truefuse import _native
     from truefuse.terminal import Screen
 
+    arch = arch or []
+    if table != (not operator) or (table and not all_variants):
+        refuse("give an operator, or --all --table for every kernel.")
+    if table:
+        raise typer.Exit(_compile_table(arch, write, as_json))
+    if not arch:
+        refuse("give --arch, for instance --arch gfx906 --arch sm_90a.")
     description = _operator(operator)
     toolchains = _native.toolchains()
     targets = sorted({t["default_arch"] for t in toolchains if t["default_arch"]})
@@ -195,6 +221,29 @@ def compile(
     if as_json:
         print(json.dumps(rows, indent=1))
     raise typer.Exit(1 if failed else 0)
+
+
+def _compile_table(arch: list[str], page: Path | None, as_json: bool) -> int:
+    """Every variant of every operator; status 1 if one breaks a rule."""
+    from rich.table import Table
+
+    from truefuse import compile_table
+    from truefuse.terminal import Screen
+
+    rows = [row for name in arch or compile_table.TARGETS for row in compile_table.compile_all(name)]
+    complaints = compile_table.complaints(rows)
+    if page is not None:
+        page.write_text(compile_table.markdown(rows), encoding="utf-8")
+    if as_json:
+        print(json.dumps({"rows": rows, "complaints": complaints}, indent=1))
+        return 1 if complaints else 0
+    screen, shown = Screen(), Table(*compile_table.HEADER)
+    for line in compile_table.summary(rows):
+        shown.add_row(*line)
+    screen.console.print(shown)
+    for complaint in complaints:
+        screen.line(complaint, "bold red")
+    return 1 if complaints else 0
 
 
 def _show_compiled(screen: Any, row: dict[str, Any]) -> None:
@@ -345,6 +394,10 @@ def _observers(screen: Any, quiet: bool) -> tuple[Any, Any]:
             show_result(screen, result)
 
     return on_result, progress
+
+
+cache_cli.register(cache_app, refuse)
+simulate_cli.register(app, refuse)
 
 
 def main() -> None:

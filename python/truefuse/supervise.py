@@ -28,7 +28,7 @@ from truefuse.verdict import Result, Status, Verdict, combine
 
 START, LOAD = "start", "load"
 WORKER = (sys.executable, "-m", "truefuse.worker")
-STEP_SECONDS = {"cpu": 300.0, "cuda": 300.0}
+STEP_SECONDS = {"cpu": 300.0, "cuda": 300.0, "sim": 900.0}
 START_SECONDS = 180.0  # importing PyTorch on a busy machine
 TAIL = 4000  # characters of what a child that died has said
 
@@ -54,7 +54,12 @@ class Request:
 
     @property
     def limit(self) -> float:
-        return self.time_limit or STEP_SECONDS[torch.device(self.device).type]
+        return self.time_limit or STEP_SECONDS[self.device.partition(":")[0]]
+
+    @property
+    def host(self) -> torch.device:
+        """Where its tensors are: a simulated device works on the CPU's."""
+        return torch.device("cpu" if self.device.startswith("sim:") else self.device)
 
     def replay(self, gate: str | None = None) -> str:
         command = f"truefuse check {self.target} --device {self.device} --seed {self.seed}"
@@ -220,6 +225,6 @@ def _unfinished(request: Request, results: list[Result]) -> Report:
         results=results,
         environment=environment.describe(torch.device("cpu")),
         acceptance=acceptance.points(
-            request.target, torch.device(request.device), request.replay(), results, None
+            request.target, request.host, request.replay(), results, None
         ),
     )

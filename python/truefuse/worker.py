@@ -27,7 +27,8 @@ def main() -> None:
     def send(kind: str, **content: Any) -> None:
         pipe.write(json.dumps({"kind": kind, **content}) + "\n")
 
-    device = torch.device(request["device"])
+    is_simulated = request["device"].startswith("sim:")
+    device = torch.device("cpu" if is_simulated else request["device"])
     try:
         torch.ones(1, device=device).add(1).item()
     except RuntimeError as error:
@@ -46,15 +47,20 @@ def main() -> None:
         send("end")
         return
     changed = flags.changes(before, flags.snapshot(device))
-    context = Context(case, device, request["seed"], request["target"], contract, changed)
-    report = check.run(
-        context,
-        request["only"],
-        on_result=lambda result: send("result", result=result.to_json()),
-        progress=lambda text: send("progress", text=text),
-        on_step=lambda name: send("step", name=name),
-        share=request["share"],
-    )
+    asked = (request["seed"], request["target"], contract)
+    on_result = lambda result: send("result", result=result.to_json())  # noqa: E731
+    on_step = lambda name: send("step", name=name)  # noqa: E731
+    if is_simulated:
+        from truefuse import simulate_check
+
+        context = simulate_check.context(case, request["device"], *asked)
+        report = simulate_check.run(context, request["only"], on_result, on_step)
+    else:
+        context = Context(case, device, *asked, changed)
+        progress = lambda text: send("progress", text=text)  # noqa: E731
+        report = check.run(
+            context, request["only"], on_result, progress, on_step, request["share"]
+        )
     send("report", report=report.to_json())
 
 

@@ -28,9 +28,31 @@ struct Lane {
 /// The lane that is running. One thread runs them all, so that this is a plain variable.
 extern Lane* current_lane;
 
-/// The value of `bits` in another lane of the subgroup of `width` lanes. `kind` numbers
-/// tf::detail::Exchange.
+/// What a lane and the others of its wave do together, over subgroups of `width` lanes: exchange
+/// `bits`, vote, meet. `kind` numbers tf::detail::Exchange.
 unsigned long long exchange(int kind, int width, unsigned long long bits, int operand, Site site);
+
+enum class Atomic {
+  load,
+  store,
+  add,
+  min,
+  max,
+  bit_and,
+  bit_or,
+  bit_xor,
+  exchange,
+  compare_exchange
+};
+enum class Number { u32, i32, u64, f32 };
+
+/// Returns the bits that were there before.
+unsigned long long atomic(Atomic operation, Number type, void* address, unsigned long long bits,
+                          unsigned long long compare, Site site);
+
+/// What the lane did before it comes before its next atomics; what it saw by atomics, before all
+/// that follows.
+void fence();
 
 void block_barrier(Site site);
 
@@ -40,9 +62,13 @@ void* dynamic_shared();
 /// The block's memory for the variable that `identity` stands for, made when a lane first asks.
 void* static_shared(const void* identity, unsigned long size);
 
-/// Reports an address that is no multiple of `alignment`; `size` is what the access moves.
-void check_alignment(const volatile void* address, unsigned long alignment, unsigned long size,
-                     Site site);
+/// One access of `size` bytes, or several of 16: reports an address that is no multiple of
+/// `alignment`.
+void vector_access(const volatile void* address, unsigned long alignment, unsigned long size,
+                   bool writes, Site site);
+
+/// Ends the run: the kernel uses what the simulator does not have.
+void unsupported(const char* what);
 
 /// A kernel of this executable, as the compiler's registration lists it.
 struct Kernel {

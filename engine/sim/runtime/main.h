@@ -1,6 +1,9 @@
 #pragma once
 
+#include "truefuse/sim/atomic.h"
+#include "truefuse/sim/instrument.h"
 #include "truefuse/sim/schedule.h"
+#include "truefuse/sim/trace.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -58,14 +61,14 @@ void* static_shared(const void* identity, unsigned long size) {
   return block.static_regions[i].begin;
 }
 
-void check_alignment(const volatile void* address, unsigned long alignment, unsigned long size,
-                     Site site) {
-  const uintptr_t rest = reinterpret_cast<uintptr_t>(address) % alignment;
-  if (rest == 0) return;
-  fail(Fault::misaligned_access, site, nullptr,
-       "an access of %lu bytes must lie at a multiple of %lu; this one is %lu bytes past one", size,
-       alignment, static_cast<unsigned long>(rest));
+void vector_access(const volatile void* address, unsigned long alignment, unsigned long size,
+                   bool writes, Site site) {
+  give_way_if_interleaved();
+  check_alignment(address, alignment, size, site);
+  trace_vector(const_cast<const void*>(address), size, writes, site);
 }
+
+void unsupported(const char* what) { refuse("%s", what); }
 
 // --- faults that others find ---------------------------------------------------------------------
 
@@ -236,8 +239,10 @@ int main(int argc, char** argv) {
   make_buffers();
   make_arguments();
   race_begin_buffers();
+  trace_begin();
   run_grid();
   current_lane = nullptr;
+  trace_end();
   return_buffers();
   stop(State::done);
 }

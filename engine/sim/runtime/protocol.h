@@ -11,7 +11,9 @@ using u64 = unsigned long long;
 
 enum class State : u32 { not_started, running, done, faulted, refused };
 
-enum class Order : u32 { forward, reverse, random };
+/// Interleaved: lanes give way at every tf::load, tf::store and atomic (in a kernel compiled for
+/// races, at every access), and blocks take turns lane by lane instead of barrier by barrier.
+enum class Order : u32 { forward, reverse, random, interleaved };
 
 enum class Fault : u32 {
   none,
@@ -64,6 +66,18 @@ struct Buffer {
   u32 is_writable;
 };
 
+/// One access to a buffer, as the trace holds it.
+struct Transaction {
+  u64 block;  // Linear, like the thread.
+  u64 byte_offset;
+  u64 pc;  // 0: `line` says where; else an address in the executable.
+  u32 buffer;
+  u32 thread;
+  u32 bytes;
+  u32 line;
+  u32 is_write;
+};
+
 struct Control {
   State state;
   Report report;
@@ -81,6 +95,7 @@ struct Control {
   Order block_order;
   u64 seed;
   u32 resident_blocks;
+  char trace[256];  // Path of the trace to write; empty: none.
 
   u32 parameter_count;
   u32 buffer_count;

@@ -1,31 +1,44 @@
 #pragma once
 
-#include "truefuse/sim/memory.h"
-#include "truefuse/sim/report.h"
+#include "truefuse/sim/block.h"
 
 #include <stdlib.h>
 
 // Finds accesses to the same bytes that nothing orders, and reads of shared memory that nobody
 // wrote. The kernel is compiled with -fsanitize=thread, but linked with the functions below instead
 // of that library: the compiler calls them before every access. Two accesses, at least one of them
-// a write, are ordered if the same lane makes them or if a barrier of their block lies between
-// them. Writing the same value twice counts as a race.
+// a write and at least one of them not atomic, are ordered if the same lane makes them, if a
+// barrier of their block or a wave_sync of their wave lies between them, or if what the first lane
+// released by an ordering atomic (or a fence and an atomic) the second has acquired. Writing the
+// same value twice counts as a race.
 
 namespace tf_sim {
+
+/// How a lane gives way in the interleaved order: others run before its next access.
+inline void give_way() { switch_fiber(&running()->fiber, &main_fiber); }
+
+inline void give_way_if_interleaved() {
+  if (control->lane_order == Order::interleaved) give_way();
+}
 
 #if defined(TF_SIM_RACE)
 
 struct Access {
-  bool is_set = false;
-  u64 block = 0;
-  u32 lane = 0, phase = 0;
-  const void* pc = nullptr;
+  const void* pc;
+  u64 block;
+  u32 phase, wave_phase, epoch;
+  unsigned short lane;
+  bool is_set, is_atomic;
 };
 
-/// Of one byte. Two readers that differ are enough to find one that a later writer is not.
+/// Of one byte: the last write, and the reads since then that are not ordered among themselves; of
+/// the lanes of one block in one phase, two.
 struct Shadow {
-  Access write, reads[2];
+  Access write;
+  Access* reads;
+  u32 read_count, read_capacity;
 };
+constexpr u32 kMaxReads = 64;
 
 struct Watched {
   Region region;
@@ -51,21 +64,68 @@ inline void race_begin_shared(const Region& region) { watch(region, true); }
 inline void race_end_shared(const Region& region) {
   for (int i = 0; i < watched_count; ++i) {
     if (watched[i].region.begin != region.begin || region.size == 0) continue;
+    for (size_t k = 0; k < region.size; ++k) free(watched[i].shadow[k].reads);
     free(watched[i].shadow);
     watched[i] = watched[--watched_count];
     return;
   }
 }
 
+/// What is read-only is not watched: a write to it is a fault of its own.
 inline void race_begin_buffers() {
-  for (u32 i = 0; i < control->buffer_count; ++i) watch(buffers[i], false);
+  for (u32 i = 0; i < control->buffer_count; ++i) {
+    if (buffer_records()[i].is_writable != 0) watch(buffers[i], false);
+  }
 }
 
-inline void race_lane(u64 block, u32 lane, u32 phase) { now = {true, block, lane, phase, nullptr}; }
+inline void race_lane(const LaneState& lane) {
+  const Block& block = *lane.owner;
+  now = {nullptr,     block.linear,
+         block.phase, block.wave_phases[lane.number / static_cast<u32>(wave)],
+         lane.epoch,  static_cast<unsigned short>(lane.number),
+         true,        false};
+}
+
+inline bool is_known(const Knowledge& known, const Access& before) {
+  if (known.empty()) return false;
+  const u32 wave_number = before.lane / static_cast<u32>(wave);
+  return known.end_of(block_key(before.block)) > before.phase ||
+         known.end_of(wave_key(before.block, wave_number)) > before.wave_phase ||
+         known.end_of(lane_key(before.block, before.lane)) > before.epoch;
+}
 
 inline bool is_ordered(const Access& before) {
-  return !before.is_set ||
-         (before.block == now.block && (before.lane == now.lane || before.phase != now.phase));
+  if (!before.is_set) return true;
+  if (before.block == now.block) {
+    if (before.lane == now.lane || before.phase != now.phase) return true;
+    const u32 wave_size = static_cast<u32>(wave);
+    if (before.lane / wave_size == now.lane / wave_size && before.wave_phase != now.wave_phase) {
+      return true;
+    }
+  }
+  return is_known(running()->known, before) || is_known(running()->owner->known, before);
+}
+
+inline bool may_follow(const Access& before) {
+  return (before.is_atomic && now.is_atomic) || is_ordered(before);
+}
+
+inline void add_read(Shadow& shadow) {
+  u32 kept = 0, alike = 0;
+  for (u32 i = 0; i < shadow.read_count; ++i) {
+    const Access& read = shadow.reads[i];
+    if (is_ordered(read) && read.is_atomic == now.is_atomic) continue;
+    if (read.block == now.block && read.phase == now.phase) ++alike;
+    shadow.reads[kept++] = read;
+  }
+  shadow.read_count = kept;
+  if (alike >= 2 || kept == kMaxReads) return;
+  if (kept == shadow.read_capacity) {
+    shadow.read_capacity = kept == 0 ? 1 : kept * 2;
+    shadow.reads = static_cast<Access*>(realloc(shadow.reads, shadow.read_capacity * sizeof now));
+    if (shadow.reads == nullptr) refuse("no memory to watch for races");
+  }
+  shadow.reads[shadow.read_count++] = now;
 }
 
 inline void describe_bytes(const Watched& memory, size_t offset, char (&text)[96]) {
@@ -90,29 +150,25 @@ inline void describe_bytes(const Watched& memory, size_t offset, char (&text)[96
        writes ? "writes" : "reads");
 }
 
-inline void check_byte(const Watched& memory, size_t offset, bool writes) {
+inline void check_byte(const Watched& memory, size_t offset, bool reads, bool writes) {
   Shadow& shadow = memory.shadow[offset];
-  if (!is_ordered(shadow.write)) fail_race(memory, offset, shadow.write, true, writes);
-  if (writes) {
-    for (const Access& read : shadow.reads) {
-      if (!is_ordered(read)) fail_race(memory, offset, read, false, true);
-    }
-    shadow.write = now;
-    shadow.reads[0] = shadow.reads[1] = Access{};
-    return;
-  }
-  if (memory.is_shared && !shadow.write.is_set) {
+  if (!may_follow(shadow.write)) fail_race(memory, offset, shadow.write, true, writes);
+  if (reads && memory.is_shared && !shadow.write.is_set) {
     char bytes[96];
     describe_bytes(memory, offset, bytes);
     control->report.where.pc = reinterpret_cast<u64>(now.pc);
     fail(Fault::shared_read_uninitialised, {"", 0}, nullptr, "%s is read but was never written",
          bytes);
   }
-  shadow.reads[shadow.reads[0].is_set && !is_ordered(shadow.reads[0]) ? 1 : 0] = now;
+  if (!writes) return add_read(shadow);
+  for (u32 i = 0; i < shadow.read_count; ++i) {
+    if (!may_follow(shadow.reads[i])) fail_race(memory, offset, shadow.reads[i], false, true);
+  }
+  shadow.write = now;
+  shadow.read_count = 0;
 }
 
-inline void check_access(const void* address, size_t size, bool writes, const void* pc) {
-  if (!now.is_set) return;  // Before the first lane.
+inline void check_bytes(const void* address, size_t size, bool reads, bool writes, const void* pc) {
   const char* const first = static_cast<const char*>(address);
   for (int i = 0; i < watched_count; ++i) {
     const Watched& memory = watched[i];
@@ -120,48 +176,35 @@ inline void check_access(const void* address, size_t size, bool writes, const vo
     now.pc = static_cast<const char*>(pc) - 1;  // Inside the call, not behind it.
     const size_t offset = static_cast<size_t>(first - memory.region.begin);
     for (size_t k = 0; k < size && offset + k < memory.region.size; ++k) {
-      check_byte(memory, offset + k, writes);
+      check_byte(memory, offset + k, reads, writes);
     }
     return;
   }
 }
 
-#define TF_SIM_ACCESS(bytes)                                          \
-  extern "C" void __tsan_read##bytes(void* address) {                 \
-    check_access(address, bytes, false, __builtin_return_address(0)); \
-  }                                                                   \
-  extern "C" void __tsan_write##bytes(void* address) {                \
-    check_access(address, bytes, true, __builtin_return_address(0));  \
-  }                                                                   \
-  extern "C" void __tsan_unaligned_read##bytes(void* address) {       \
-    check_access(address, bytes, false, __builtin_return_address(0)); \
-  }                                                                   \
-  extern "C" void __tsan_unaligned_write##bytes(void* address) {      \
-    check_access(address, bytes, true, __builtin_return_address(0));  \
-  }
-TF_SIM_ACCESS(1)
-TF_SIM_ACCESS(2)
-TF_SIM_ACCESS(4)
-TF_SIM_ACCESS(8)
-TF_SIM_ACCESS(16)
-#undef TF_SIM_ACCESS
+inline void race_access(const void* address, size_t size, bool writes, const void* pc) {
+  if (!now.is_set) return;  // Before the first lane.
+  give_way_if_interleaved();
+  check_bytes(address, size, !writes, writes, pc);
+}
 
-extern "C" void __tsan_read_range(void* address, unsigned long size) {
-  check_access(address, size, false, __builtin_return_address(0));
+inline void race_atomic(const void* address, size_t size, bool reads, bool writes, const void* pc) {
+  now.is_atomic = true;
+  check_bytes(address, size, reads, writes, pc);
+  now.is_atomic = false;
 }
-extern "C" void __tsan_write_range(void* address, unsigned long size) {
-  check_access(address, size, true, __builtin_return_address(0));
-}
-extern "C" void __tsan_init() {}
-extern "C" void __tsan_func_entry(void*) {}
-extern "C" void __tsan_func_exit() {}
+
+inline void race_epoch(u32 epoch) { now.epoch = epoch; }
 
 #else
 
 inline void race_begin_shared(const Region&) {}
 inline void race_end_shared(const Region&) {}
 inline void race_begin_buffers() {}
-inline void race_lane(u64, u32, u32) {}
+inline void race_lane(const LaneState&) {}
+inline void race_access(const void*, size_t, bool, const void*) {}
+inline void race_atomic(const void*, size_t, bool, bool, const void*) {}
+inline void race_epoch(u32) {}
 
 #endif
 

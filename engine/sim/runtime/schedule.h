@@ -1,53 +1,19 @@
 #pragma once
 
-#include "truefuse/sim/fiber.h"
-#include "truefuse/sim/lane.h"
-#include "truefuse/sim/memory.h"
+#include "truefuse/sim/block.h"
+#include "truefuse/sim/collective.h"
 #include "truefuse/sim/race.h"
-#include "truefuse/sim/report.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// Runs the blocks of a grid, a few at a time. In each round every block gets one phase: each of its
-// ready lanes, in the chosen order, runs until it waits or returns; then whatever is complete is
-// released: the exchange of a wave, the barrier of the block. What can never complete is reported.
+// Runs the blocks of a grid, a few at a time. In each round every ready lane of a block, in the
+// chosen order, runs until it waits, gives way or returns; then whatever is complete is released:
+// the collectives of a wave, the barrier of the block. What can never complete is reported.
 
 namespace tf_sim {
 
-struct Block;
-
-enum class Wait { none, exchange, barrier, returned };
-
-struct LaneState : Lane {
-  Fiber fiber;
-  Block* owner = nullptr;
-  u32 number = 0;  ///< Linear in the block.
-  Wait wait = Wait::returned;
-  Site site = {"", 0};
-  // An exchange in progress.
-  int kind = 0, width = 0, operand = 0;
-  u64 bits = 0, result = 0;
-};
-
-constexpr int kMaxStaticShared = 64;
-
-struct Block {
-  LaneState* lanes = nullptr;
-  u32* order = nullptr;
-  u32 live = 0;  ///< Lanes that have not returned.
-  bool in_use = false;
-  u64 linear = 0;
-  u32 phase = 0;  ///< Barriers passed.
-  Region dynamic_region;
-  Region static_regions[kMaxStaticShared];
-  const void* identities[kMaxStaticShared];
-  int static_count = 0;
-};
-
-inline const Kernel* kernel;
 inline void** arguments;
-inline u32 lanes_per_block;
 inline Block* blocks;
 inline u64 block_total, blocks_started;
 inline u64* block_sequence;  ///< Only for a random order.
@@ -70,8 +36,6 @@ void shuffle_sequence(T* values, u64 count) {
   }
 }
 
-inline LaneState* running() { return static_cast<LaneState*>(current_lane); }
-
 inline void lane_main() {
   fiber_entered();
   LaneState* const self = running();
@@ -80,102 +44,6 @@ inline void lane_main() {
     self->wait = Wait::returned;
     --self->owner->live;
     switch_fiber(&self->fiber, &main_fiber);
-  }
-}
-
-inline void wait_for(Wait wait, Site site) {
-  LaneState* const self = running();
-  self->wait = wait;
-  self->site = site;
-  switch_fiber(&self->fiber, &main_fiber);
-}
-
-[[noreturn]] __attribute__((format(printf, 4, 5))) inline void fail_at(const LaneState& lane,
-                                                                       Fault fault,
-                                                                       const Site* other,
-                                                                       const char* format, ...) {
-  va_list list;
-  va_start(list, format);
-  char text[sizeof control->report.message];
-  vsnprintf(text, sizeof text, format, list);
-  set_running(lane);
-  fail(fault, lane.site, other, "%s", text);
-}
-
-// --- exchanges -----------------------------------------------------------------------------------
-
-inline const char* name_of_exchange(int kind) {
-  static const char* const names[] = {"shuffle_xor", "shuffle_down", "shuffle"};
-  return names[kind];
-}
-
-inline bool same_exchange(const LaneState& a, const LaneState& b) {
-  return a.site.line == b.site.line && strcmp(a.site.file, b.site.file) == 0 && a.kind == b.kind &&
-         a.width == b.width;
-}
-
-/// The lane of the wave that `lane` (at `position` of it) reads from.
-inline u32 source_of(const LaneState& lane, u32 position) {
-  const u32 width = static_cast<u32>(lane.width);
-  const u32 operand = static_cast<u32>(lane.operand);
-  if (lane.operand < 0 || (lane.kind != 1 && operand >= width)) {
-    fail_at(lane, Fault::operand_out_of_range, nullptr,
-            "%s over subgroups of %d lanes is called with %d", name_of_exchange(lane.kind),
-            lane.width, lane.operand);
-  }
-  const u32 in_group = position & (width - 1);
-  if (lane.kind == 0) return position ^ operand;
-  if (lane.kind == 1) return in_group + operand < width ? position + operand : position;
-  return position - in_group + operand;
-}
-
-/// The first lane of a wave that waits in an exchange is given.
-inline void release_exchange(LaneState* lanes, u32 count, const LaneState& first) {
-  for (u32 i = 0; i < count; ++i) {
-    const LaneState& lane = lanes[i];
-    if (lane.wait == Wait::returned) continue;
-    if (lane.wait == Wait::barrier) {
-      fail_at(first, Fault::divergent_collective, &lane.site,
-              "lane %u of the block waits in %s for its wave, while lane %u waits at the block's "
-              "barrier",
-              first.number, name_of_exchange(first.kind), lane.number);
-    }
-    if (!same_exchange(first, lane)) {
-      fail_at(first, Fault::divergent_collective, &lane.site,
-              "lane %u of the block is in %s<%d>, lane %u of the same wave in %s<%d> elsewhere",
-              first.number, name_of_exchange(first.kind), first.width, lane.number,
-              name_of_exchange(lane.kind), lane.width);
-    }
-  }
-  for (u32 i = 0; i < count; ++i) {
-    LaneState& lane = lanes[i];
-    if (lane.wait == Wait::returned) continue;
-    const u32 source = source_of(lane, i);
-    if (source >= count || lanes[source].wait == Wait::returned) {
-      fail_at(lane, Fault::exited_lane_read, nullptr,
-              "%s<%d>: lane %u of the block reads lane %u, which %s", name_of_exchange(lane.kind),
-              lane.width, lane.number, lanes[0].number + source,
-              source >= count ? "the block does not have" : "has returned");
-    }
-    lane.result = lanes[source].bits;
-  }
-  for (u32 i = 0; i < count; ++i) {
-    if (lanes[i].wait == Wait::exchange) lanes[i].wait = Wait::none;
-  }
-}
-
-inline void release_exchanges(Block& block) {
-  const u32 wave_size = static_cast<u32>(wave);
-  for (u32 begin = 0; begin < lanes_per_block; begin += wave_size) {
-    const u32 left = lanes_per_block - begin;
-    const u32 count = left < wave_size ? left : wave_size;
-    LaneState* const lanes = block.lanes + begin;
-    for (u32 i = 0; i < count; ++i) {
-      if (lanes[i].wait == Wait::exchange) {
-        release_exchange(lanes, count, lanes[i]);
-        break;
-      }
-    }
   }
 }
 
@@ -205,7 +73,12 @@ inline void release_barrier(Block& block) {
             waiting->number, returned->number);
   }
   if (count < lanes_per_block) return;
-  for (u32 i = 0; i < lanes_per_block; ++i) block.lanes[i].wait = Wait::none;
+  for (u32 i = 0; i < lanes_per_block; ++i) {
+    LaneState& lane = block.lanes[i];
+    lane.wait = Wait::none;
+    block.known.add(lane.known);
+    lane.known.clear();
+  }
   ++block.phase;
 }
 
@@ -224,11 +97,16 @@ inline void begin_block(Block& block) {
   block.phase = 0;
   block.live = lanes_per_block;
   block.static_count = 0;
+  block.known.clear();
   block.dynamic_region = make_shared(control->shared_bytes);
   race_begin_shared(block.dynamic_region);
   for (u32 i = 0; i < lanes_per_block; ++i) {
-    block.lanes[i].block = index;
-    block.lanes[i].wait = Wait::none;
+    LaneState& lane = block.lanes[i];
+    lane.block = index;
+    lane.wait = Wait::none;
+    lane.known.clear();
+    lane.seen.clear();
+    lane.announced.clear();
   }
 }
 
@@ -242,24 +120,31 @@ inline void end_block(Block& block) {
   }
 }
 
-inline void run_phase(Block& block) {
-  if (control->lane_order == Order::random) shuffle_sequence(block.order, lanes_per_block);
-  for (u32 i = 0; i < lanes_per_block; ++i) {
-    LaneState& lane = block.lanes[block.order[i]];
-    if (lane.wait != Wait::none) continue;
-    current_lane = &lane;
-    set_running(lane);
-    race_lane(block.linear, lane.number, block.phase);
-    ++control->lane_switches;
-    switch_fiber(&main_fiber, &lane.fiber);
+inline void run_lane(LaneState& lane) {
+  if (lane.wait != Wait::none) return;
+  current_lane = &lane;
+  set_running(lane);
+  race_lane(lane);
+  ++control->lane_switches;
+  switch_fiber(&main_fiber, &lane.fiber);
+}
+
+inline void begin_round(Block& block) {
+  if (!block.in_use && blocks_started < block_total) begin_block(block);
+  if (block.in_use && control->lane_order == Order::random) {
+    shuffle_sequence(block.order, lanes_per_block);
   }
-  release_exchanges(block);
+}
+
+inline void end_round(Block& block) {
+  release_collectives(block);
   release_barrier(block);
   if (block.live == 0) end_block(block);
 }
 
 inline void make_block(Block& block) {
   block.lanes = new LaneState[lanes_per_block];
+  block.wave_phases = new u32[lanes_per_block / static_cast<u32>(wave) + 1]();
   block.order = new u32[lanes_per_block];
   const u32* const dim = control->block_dim;
   const u32* const grid = control->grid;
@@ -294,15 +179,26 @@ inline void run_grid() {
     make_block(blocks[i]);
     turns[i] = i;
   }
+  const bool is_interleaved = control->block_order == Order::interleaved;
   for (bool is_working = true; is_working;) {
     is_working = false;
     if (control->block_order == Order::random) shuffle_sequence(turns, resident);
-    for (u32 i = 0; i < resident; ++i) {
-      Block& block = blocks[turns[i]];
-      if (!block.in_use && blocks_started < block_total) begin_block(block);
-      if (!block.in_use) continue;
-      is_working = true;
-      run_phase(block);
+    // All blocks of a group get a lane's turn before the next lane does.
+    const u32 group = is_interleaved ? resident : 1;
+    for (u32 first = 0; first < resident; first += group) {
+      for (u32 i = first; i < first + group; ++i) begin_round(blocks[turns[i]]);
+      for (u32 lane = 0; lane < lanes_per_block; ++lane) {
+        for (u32 i = first; i < first + group; ++i) {
+          Block& block = blocks[turns[i]];
+          if (block.in_use) run_lane(block.lanes[block.order[lane]]);
+        }
+      }
+      for (u32 i = first; i < first + group; ++i) {
+        Block& block = blocks[turns[i]];
+        if (!block.in_use) continue;
+        is_working = true;
+        end_round(block);
+      }
     }
   }
 }

@@ -62,6 +62,34 @@ TF_KERNEL(1024) void lanes(const float* x, float* y, double* d) {
                       tf::rsqrt(v) + tf::min(v, tf::nan());
   d[tf::thread_x()] = tf::subgroup_sum<32>(fixed[tf::lane() % 8]);
 }
+TF_KERNEL(256) void votes(const float* x, tf::u64* y) {
+  const float v = x[tf::thread_x()];
+  y[tf::thread_x()] = tf::ballot<TF_WAVE>(v > 0) + tf::ballot<8>(v > 1) +
+                      (tf::any<32>(v > 2) && tf::all<16>(v < 3));
+  tf::wave_sync();
+  y[256 + tf::thread_x()] = tf::bit_cast<tf::u32>(tf::shuffle_up<16>(v, 3));
+}
+template <class T>
+TF_DEVICE void all_atomics(T* p, T v) {
+  constexpr auto kOrdered = tf::MemoryOrder::acq_rel;
+  v = tf::atomic_add<kOrdered>(p, v) + tf::atomic_exchange(p + 1, v) + tf::atomic_load<kOrdered>(p);
+  tf::atomic_store<kOrdered>(p + 2, v);
+  if constexpr (!tf::IsSame<T, float>::value) {
+    v = tf::atomic_min(p, v) + tf::atomic_max(p, v) + tf::atomic_or(p, v) + tf::atomic_and(p, v);
+    tf::atomic_compare_exchange<kOrdered>(p, v, tf::atomic_xor(p, v));
+  }
+}
+TF_KERNEL(256) void atomics(tf::u32* u, tf::i32* i, tf::u64* l, float* f) {
+  TF_SHARED(tf::u32, local, 4);
+  if (tf::thread_x() == 0) local[0] = 0;
+  tf::block_sync();
+  tf::atomic_add(local, 1u);
+  tf::block_sync();
+  all_atomics(u, local[0]);
+  all_atomics(i, 1);
+  all_atomics(l, tf::u64{1});
+  all_atomics(f, 1.0f);
+}
 )";
 
 class DeviceHeaders : public testing::TestWithParam<const char*> {};
@@ -106,10 +134,11 @@ TEST_P(DeviceHeaders, CompileWithoutHiddenCosts) {
     const bool is_amd = arch.starts_with("gfx");
     const int wave = arch == "gfx1030" || !is_amd ? 32 : 64;
     const std::vector<jit::Resources> kernels = jit::resources_of(object.code, object.log);
-    EXPECT_EQ(kernels.size(), 6u);
+    EXPECT_EQ(kernels.size(), 8u);
     for (const jit::Resources& kernel : kernels) {
       // Eight doubles, and one float for each wave of a block_sum.
-      const int shared = kernel.kernel == "lanes" ? 8 * 8 + 4 * 1024 / wave : 0;
+      int shared = kernel.kernel == "lanes" ? 8 * 8 + 4 * 1024 / wave : 0;
+      if (kernel.kernel == "atomics") shared = 16;
       EXPECT_EQ(kernel.shared_bytes, shared) << kernel.kernel;
       EXPECT_LE(kernel.scratch_bytes, 0) << kernel.kernel;
       EXPECT_LE(kernel.spills, 0) << kernel.kernel;

@@ -68,14 +68,14 @@ pid_t start_builder(const Cache& cache, const Key& key, Signal& go_on) {
   return builder;
 }
 
-TEST(CacheProcesses, EightAtOnceCompileOnce) {
+TEST(CacheProcesses, SixteenAtOnceCompileOnce) {
   const TestDirectory directory;
   const Cache cache(directory.path() + "/made/by/one");
   const Key key = make_key("a");
   Signal start;
   Counter compiles;
   std::vector<pid_t> children;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 16; ++i) {
     children.push_back(start_child([&] {
       const auto& warnings = collect_warnings();
       start.wait();
@@ -88,7 +88,7 @@ TEST(CacheProcesses, EightAtOnceCompileOnce) {
       EXPECT_TRUE(warnings.empty());
     }));
   }
-  start.give(8);
+  start.give(16);
   for (const pid_t child : children) EXPECT_EQ(wait_for(child), 0);
   EXPECT_EQ(compiles.value(), 1u);
   EXPECT_EQ(files_in(cache.directory()), std::vector<std::string>{key.digest() + ".tfk"});

@@ -1,0 +1,123 @@
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <truefuse/capi/answer.h>
+#include <truefuse/capi/bundle.h>
+#include <truefuse/capi/parallel.h>
+#include <truefuse/core/error.h>
+#include <truefuse/jit/build.h>
+#include <truefuse/jit/bundle.h>
+#include <truefuse/jit/cache.h>
+#include <truefuse/jit/cache_limit.h>
+#include <truefuse/jit/sha256.h>
+#include <truefuse/operator/operator.h>
+
+namespace truefuse::capi {
+namespace {
+
+std::vector<std::string> words_in(const char* text) {
+  std::vector<std::string> words;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) words.push_back(line);
+  return words;
+}
+
+std::vector<const Operator*> operators_named(const std::vector<std::string>& names) {
+  if (names.empty()) return registered_operators();
+  std::vector<const Operator*> found;
+  for (const std::string& name : names) {
+    found.push_back(find_operator(name));
+    if (found.back() == nullptr) throw Error("there is no operator \"" + name + "\"");
+  }
+  return found;
+}
+
+std::vector<jit::CacheEntry> compile_all(const std::vector<const Operator*>& operators,
+                                         const std::vector<std::string>& archs, int jobs) {
+  std::vector<jit::BuildRequest> requests;
+  for (const std::string& arch : archs) {
+    for (const Operator* op : operators) {
+      for (const Operator::NamedVariant& variant : op->variants) {
+        jit::BuildRequest& request = requests.emplace_back();
+        request.program = program_of(*op, variant.variant);
+        request.label = op->name + " " + variant.label;
+        request.arch = arch;
+      }
+    }
+  }
+  std::vector<jit::CacheEntry> entries(requests.size());
+  in_parallel(requests.size(), jobs, [&](std::size_t i) {
+    jit::Built built = jit::build(requests[i]);
+    entries[i] = {requests[i].label, built.key, std::move(built.code), built.compile_seconds};
+  });
+  return entries;
+}
+
+}  // namespace
+}  // namespace truefuse::capi
+
+using namespace truefuse;  // NOLINT: this file is the boundary of the namespace.
+
+extern "C" {
+
+char* truefuse_bundle_pack(const char* path, const char* ops, const char* archs, int jobs) {
+  return capi::answer([&](JsonWriter& json) {
+    const std::vector<std::string> targets = capi::words_in(archs);
+    if (targets.empty()) throw Error("a bundle needs at least one architecture to compile for");
+    const std::vector<jit::CacheEntry> entries =
+        capi::compile_all(capi::operators_named(capi::words_in(ops)), targets, jobs);
+    const std::string bytes = jit::Bundle::pack(entries);
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << bytes;
+    file.close();
+    if (!file) throw Error("the bundle " + std::string(path) + " cannot be written");
+    json.begin_object();
+    json.key("path").string(path);
+    json.key("entries").integer(static_cast<std::int64_t>(entries.size()));
+    json.key("bytes").integer(static_cast<std::int64_t>(bytes.size()));
+    json.key("sha256").string(jit::sha256_hex(bytes));
+    json.end_object();
+  });
+}
+
+char* truefuse_bundle_unpack(const char* spec) {
+  return capi::answer([&](JsonWriter& json) {
+    const jit::Bundle bundle = jit::Bundle::open(spec);
+    const jit::Cache cache(jit::Cache::default_directory());
+    if (cache.directory().empty()) throw Error("there is no cache folder to unpack into");
+    int published = 0;
+    for (const jit::CacheEntry& entry : bundle.entries()) {
+      cache.publish(entry);
+      published += cache.lookup(entry.key).has_value();
+    }
+    json.begin_object();
+    json.key("directory").string(cache.directory());
+    json.key("entries").integer(published);
+    json.end_object();
+  });
+}
+
+char* truefuse_cache_verify(int repair) {
+  return capi::answer([&](JsonWriter& json) {
+    const jit::Cache cache(jit::Cache::default_directory());
+    const std::vector<jit::Cache::Listing> entries = cache.list();
+    std::int64_t bytes = 0;
+    for (const jit::Cache::Listing& entry : entries) bytes += entry.bytes;
+    json.begin_object();
+    json.key("directory").string(cache.directory());
+    json.key("entries").integer(static_cast<std::int64_t>(entries.size()));
+    json.key("bytes").integer(bytes);
+    json.key("limit").integer(jit::cache_limit_bytes());
+    json.key("damaged").begin_array();
+    for (const jit::Cache::Listing& entry : entries) {
+      if (!entry.valid) json.string(entry.path);
+    }
+    json.end_array();
+    json.key("removed").integer(repair != 0 ? cache.remove_damaged() : 0);
+    json.end_object();
+  });
+}
+
+}  // extern "C"

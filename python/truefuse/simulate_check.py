@@ -1,0 +1,99 @@
+"""`truefuse check OP --device sim:wave64`: the gates on a simulated device, and never a figure of speed.
+
+To the gates the simulated device is just another candidate: its calls run in the simulator, under
+AddressSanitizer and UndefinedBehaviorSanitizer. One more gate, `orders`, runs the edge sizes in every
+order of lanes and blocks, watched for unordered accesses.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from truefuse import environment, gates, simulate_orders
+from truefuse.case import Case
+from truefuse.context import Context
+from truefuse.gates import contract, edges, numerics, outputs, special
+from truefuse.report import Report
+from truefuse.simulate import ARCHS, Device, Simulated, prepare
+from truefuse.verdict import Result, combine
+
+GATES: tuple[ModuleType, ...] = (contract, outputs, edges, simulate_orders, special, numerics)
+
+
+@dataclass
+class SimulatedContext(Context):
+    """A context whose candidate runs on a simulated device."""
+
+    simulated: Device = field(default_factory=Device)
+    original: Callable[..., Any] | None = None  # the candidate as the case has it
+
+    def replay(self, gate: str | None = None) -> str:
+        command = f"truefuse check {self.target} --device {self.simulated.arch} --seed {self.seed}"
+        return f"{command} --gate {gate}" if gate else command
+
+
+def names() -> list[str]:
+    return [gate.NAME for gate in GATES]
+
+
+def on_device(candidate: Callable[..., Any], device: Device) -> Callable[..., Any]:
+    """`candidate`, with its calls of registered operators on the simulated device."""
+
+    @functools.wraps(candidate)
+    def simulated(*tensors: Tensor, **mode: Any) -> Any:
+        with Simulated(device):
+            return candidate(*tensors, **mode)
+
+    return simulated
+
+
+def context(
+    case: Case, arch: str, seed: int, target: str, contract: dict[str, Any] | None
+) -> SimulatedContext:
+    """Raises ValueError for an arch that is none of the simulator's."""
+    if arch not in ARCHS:
+        raise ValueError(f"device '{arch}' is not here. Simulated devices: {', '.join(ARCHS)}.")
+    device = Device(arch)
+    return SimulatedContext(
+        replace(case, candidate=on_device(case.candidate, device)),
+        torch.device("cpu"),
+        seed,
+        target,
+        contract,
+        simulated=device,
+        original=case.candidate,
+    )
+
+
+def run(
+    context: SimulatedContext,
+    only: Collection[str] = (),
+    on_result: Callable[[Result], None] = lambda result: None,
+    on_step: Callable[[str], None] = lambda name: None,
+) -> Report:
+    """As `check.run`, without measuring."""
+    if context.case.operator:
+        on_step("compile")
+        prepare(context.case.operator, context.simulated)
+    results: list[Result] = []
+    for gate in GATES:
+        if not only or gate.NAME in only:
+            on_step(gate.NAME)
+            results.append(gates.run_one(gate, context))
+            on_result(results[-1])
+    return Report(
+        case=context.case.name,
+        device=context.simulated.arch,
+        seed=context.seed,
+        replay=context.replay(),
+        verdict=combine(results, complete=not only),
+        results=results,
+        environment=environment.describe(context.device),
+    )

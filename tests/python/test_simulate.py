@@ -1,0 +1,206 @@
+"""Operators on the simulated device: the same calls, the same gates, the kernel's own faults."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+pytest.importorskip("truefuse._native", reason="the library is not built", exc_type=ImportError)
+
+from typer.testing import CliRunner
+
+from truefuse import case as cases
+from truefuse import lanes, simulate, simulate_check, simulate_dialect, simulate_orders
+from truefuse.cli import app
+
+BIAS_GELU = torch.ops.truefuse.bias_gelu
+KERNEL = """#include "truefuse/device.h"
+TF_KERNEL(64) void scale(const float* x, float* y, float factor, int count) {
+  const int i = tf::block_x() * 64 + tf::thread_x();
+  if (i LESS count) y[i] = factor * x[i];
+}
+"""
+CUDA = """#include <cuda_runtime.h>
+template <class T> __device__ T twice(T x) { return x + x; }
+/* A __shared__ word; in a comment. */
+extern "C" __global__ void __launch_bounds__(64) sums(const float* __restrict__ x, float* y) {
+  __shared__ float tile[2][33];
+  extern __shared__ float s[];
+  const int t = threadIdx.x;
+  s[t] = twice(x[blockIdx.x * 64 + t]);
+  SYNC
+  float v = s[63 - t];
+  for (int m = 16; m > 0; m /= 2) v += __shfl_xor_sync(0xffffffff, v, m, 32);
+  if (t % 32 == 0) tile[t / 32][32] = v;
+  __syncthreads();
+  if (t == 0) y[blockIdx.x] = tile[0][32] + tile[1][32];
+}
+"""
+
+
+def run_scale(source: str, count: int, **device):
+    x, y = torch.arange(100.0), torch.zeros(100)
+    arguments = [
+        simulate.argument(x), simulate.argument(y, written=True),
+        simulate.argument(3.0, dtype="float32"), simulate.argument(count, dtype="int32"),
+    ]  # fmt: skip
+    found = simulate.run_kernel(
+        "scale.hip", source, "scale", (2, 1, 1), (64, 1, 1), arguments, simulate.Device(**device)
+    )
+    return found["fault"], y
+
+
+@pytest.mark.parametrize("arch", simulate.ARCHS)
+def test_a_kernel_runs_and_its_faults_have_lines(arch):
+    fault, y = run_scale(KERNEL.replace("LESS", "<"), 100, arch=arch)
+    assert fault is None and torch.equal(y, 3 * torch.arange(100.0))
+    fault, y = run_scale(KERNEL.replace("LESS", "<="), 100, arch=arch)
+    assert fault["kind"] == "global_read_out_of_bounds" and (fault["file"], fault["line"]) == (
+        "scale.hip", 4,
+    )  # fmt: skip
+    assert not y.any(), "a launch with a fault writes nothing"
+
+
+def test_calls_go_to_the_simulated_device_only_inside():
+    x, bias = torch.randn(3, 40), torch.randn(40)
+    want = torch.nn.functional.gelu(x + bias, approximate="tanh")
+    with simulate.Simulated(simulate.Device(trace=True, sanitizers=("none",))) as simulated:
+        got = BIAS_GELU(x, bias, approximate="tanh")
+    torch.testing.assert_close(got, want)
+    assert len(simulated.calls) == 1
+    BIAS_GELU(x, bias, approximate="tanh")
+    assert len(simulated.calls) == 1
+
+
+def test_refusals_are_those_of_the_operator():
+    x = torch.randn(3, 40)
+    with pytest.raises(RuntimeError, match="bias has 39 elements") as outside:
+        BIAS_GELU(x, torch.randn(39), approximate="tanh")
+    with (
+        simulate.Simulated(simulate.Device()),
+        pytest.raises(RuntimeError, match="bias has 39 elements") as inside,
+    ):
+        BIAS_GELU(x, torch.randn(39), approximate="tanh")
+    assert str(inside.value) == str(outside.value).splitlines()[0]
+
+
+def test_the_orders_gate_knows_a_race_from_none():
+    for arch in simulate.ARCHS:
+        assert simulate_orders.self_test(arch) == []
+
+
+@pytest.mark.parametrize("arch", simulate.ARCHS)
+@pytest.mark.parametrize("name", cases.builtin_names())
+def test_every_operator_passes_over_its_edge_sizes(name, arch, tmp_path):
+    """In every order, without an unordered access, under the sanitizers; never a figure of speed."""
+    gates = ["--gate", "edges", "--gate", "orders", "--gate", "outputs"]
+    output = ["--output", str(tmp_path), "--json"]
+    found = CliRunner().invoke(app, ["check", name, "--device", arch, *gates, *output])
+    report = json.loads(found.stdout)
+    assert [(r["gate"], r["status"]) for r in report["gates"]] == [
+        ("outputs", "PASS"), ("edges", "PASS"), ("orders", "PASS"),
+    ], report["gates"]  # fmt: skip
+    assert report["device"] == arch and "performance" not in report
+
+
+def test_a_candidate_that_is_wrong_on_the_device_alone_is_rejected():
+    case = cases.load("bias_gelu")
+    contract = {"arguments": []}
+
+    def last_row_twice(x, bias, **mode):
+        result = BIAS_GELU(x, bias, **mode)
+        result[-1] = BIAS_GELU(x, bias, **mode)[0]
+        return result
+
+    context = simulate_check.context(case, "sim:wave64", 1, "mine", contract)
+    context.case = simulate_check.replace(
+        context.case,
+        dtypes=(torch.float32,),
+        edge_sizes=((2, 3),),
+        candidate=simulate_check.on_device(last_row_twice, context.simulated),
+        operator=None,
+    )
+    found = simulate_check.run(context, only=["edges"])
+    assert found.verdict.value == "REJECT" and found.performance is None
+
+
+def test_lanes_names_the_elements_and_the_bytes_of_each_access():
+    case = cases.load("bias_gelu")
+    mode = {"approximate": "tanh"}
+    [(call, groups)] = lanes.trace(case, (2, 512), torch.bfloat16, mode, "sim:wave64")
+    by_tensor = {(g.tensor, g.writes): g for g in groups}
+    assert set(by_tensor) == {("x", False), ("bias", False), ("out", True)}
+    x = call["tensors"]["x"]
+    group = by_tensor["x", False]
+    assert group.bytes == 16 and group.line > 0
+    covered = sorted((a.address - x.data_ptr()) // 2 for a in group.accesses)
+    assert covered == list(range(0, 1024, 8)), "each element is read once, eight at a time"
+    text = "\n".join(lanes.lines_of(call, groups, 64))
+    assert "lanes 0…63: x[0, 0…7] in the first, x[0, 504…511] in the last, 16 bytes apart" in text
+
+
+def test_an_element_is_found_through_any_strides():
+    whole = torch.zeros(4, 6, 8)
+    view = whole.transpose(0, 1)[1:, ::2, 2:]
+    for index in ((0, 0, 0), (4, 1, 5), (2, 0, 3)):
+        assert lanes.index_of(view, view[index].data_ptr()) == index
+    # One element in front of a row, and the column that the slice leaves out.
+    assert lanes.index_of(view, whole[1, 1, 2].data_ptr()) is None
+
+
+def test_a_cuda_file_runs_under_every_check(tmp_path):
+    arguments = ["--grid", "2", "--block", "64", "--shared", "256"]
+    arguments += ["--arg", "f32[128]", "--arg", "out:f32[2]", "--device", "sim:wave64"]
+    file = tmp_path / "sums.cu"
+    file.write_text(CUDA.replace("SYNC", "__syncthreads();"))
+    found = CliRunner().invoke(app, ["sim", str(file), *arguments])
+    assert found.exit_code == 0 and "sums: nothing found in 8 runs" in found.output
+    file.write_text(CUDA.replace("SYNC", ""))
+    found = CliRunner().invoke(app, ["sim", str(file), *arguments])
+    assert found.exit_code == 1 and "sums.cu:10: race" in found.output.replace("\n", " ")
+
+
+def test_a_cuda_file_computes_what_it_says(tmp_path):
+    x, y = torch.arange(128.0), torch.zeros(2)
+    source = simulate_dialect.translate("sums.cu", CUDA.replace("SYNC", "__syncthreads();"))
+    arguments = [simulate.argument(x), simulate.argument(y, written=True)]
+    found = simulate.run_kernel(
+        "sums.cu", source, "sums", (2, 1, 1), (64, 1, 1), arguments, simulate.Device(), 256
+    )
+    assert found["fault"] is None and torch.equal(y, 2 * x.view(2, 64).sum(1))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("k<<<1, 2>>>(x);", "no launches"),
+        ("template <int N> __global__ void k();", "no kernel templates"),
+        ('printf("x");', "no printf"),
+        ('asm volatile("");', "no inline assembly"),
+        ("__half h;", "tf::f16"),
+        ("cudaMalloc(&p, 4);", "no host code"),
+        ("#include <cub/cub.cuh>", "header 'cub/cub.cuh'"),
+    ],
+)
+def test_what_is_not_supported_is_said_in_a_sentence(line, words):
+    with pytest.raises(simulate_dialect.NotSupported, match=words):
+        simulate_dialect.translate("k.cu", "// fine\n" + line + "\n")
+    simulate_dialect.translate("k.cu", f"// {line}\n")  # In a comment it is nothing.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["lanes", "bias_gelu", "--device", "sim:wave16"], "sim:wave32, sim:wave64"),
+        (["lanes", "bias_gelu", "--size", "4,5"], "4x512"),
+        (["lanes", "nonsense"], "unknown operator"),
+        (["sim", "nowhere.cu"], "nowhere.cu"),
+        (["check", "bias_gelu", "--device", "sim:wave7"], "sim:wave32, sim:wave64"),
+        (["check", "bias_gelu", "--device", "sim:wave64", "--gate", "x"], "orders"),
+    ],
+)
+def test_usage_errors_name_the_choices(arguments, words):
+    found = CliRunner().invoke(app, arguments)
+    assert found.exit_code == 2 and words in " ".join(found.output.split())
