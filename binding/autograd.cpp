@@ -12,7 +12,6 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <truefuse/binding/autograd.h>
-#include <truefuse/binding/call.h>
 #include <truefuse/core/error.h>
 
 namespace truefuse::binding {
@@ -39,6 +38,13 @@ c10::OperatorHandle handle_of(const Operator& op) {
 }
 
 bool is_given(const at::Tensor& tensor) { return tensor.defined(); }
+
+/// The tensor, or a copy of it if its layout is not what the contract asks for.
+at::Tensor fitting(at::Tensor tensor, const TensorSpec& spec) {
+  if (spec.layout == Layout::strided || tensor.dim() == 0) return tensor;
+  if (spec.layout == Layout::rows_strided && tensor.sym_stride(-1) == 1) return tensor;
+  return tensor.contiguous();
+}
 
 }  // namespace
 

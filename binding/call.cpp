@@ -194,10 +194,4 @@ void run_meta(const Operator& op, std::span<const BasicArgument<c10::SymInt>> ar
   check_and_allocate<c10::SymInt>(op, arguments, outputs);
 }
 
-at::Tensor fitting(at::Tensor tensor, const TensorSpec& spec) {
-  if (spec.layout == Layout::strided || tensor.dim() == 0) return tensor;
-  if (spec.layout == Layout::rows_strided && tensor.sym_stride(-1) == 1) return tensor;
-  return tensor.contiguous();
-}
-
 }  // namespace truefuse::binding

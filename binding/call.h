@@ -52,7 +52,4 @@ void run_gpu(const Operator& op, std::span<const Argument> arguments, Outputs& o
 void run_meta(const Operator& op, std::span<const BasicArgument<c10::SymInt>> arguments,
               Outputs& outputs);
 
-/// The tensor, or a copy of it if its layout is not what the contract asks for.
-at::Tensor fitting(at::Tensor tensor, const TensorSpec& spec);
-
 }  // namespace truefuse::binding

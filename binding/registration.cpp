@@ -2,7 +2,6 @@
 #include <vector>
 
 #include <truefuse/binding/autocast.h>
-#include <truefuse/binding/batching.h>
 #include <truefuse/binding/registration.h>
 
 namespace truefuse::binding {
@@ -128,7 +127,6 @@ Registration::Registration(const Operator& op, const Derivative& derivative)
   // itself.
   library_.def(op.schema.c_str(), {at::Tag::pt2_compliant_tag, at::Tag::needs_fixed_stride_order});
   register_autocast(library_, op);
-  register_batching(library_, op);
   // Last: if PyTorch refuses the schema, the name stays free.
   register_operator(op);
 }

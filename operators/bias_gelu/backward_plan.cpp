@@ -64,7 +64,11 @@ void plan_sum(const Call& call, std::int64_t row_tiles, Plan& plan) {
   launch.grid = {common::blocks_for(tiles, kThreads), 1, 1};
   launch.block = {kThreads, 1, 1};
   launch.parameters.add(out.data);
-  launch.parameters.add_scratch(0);
+  if (row_tiles > 0) {
+    launch.parameters.add_scratch(0);
+  } else {
+    launch.parameters.add(static_cast<void*>(nullptr));
+  }
   launch.parameters.add(row_tiles);
   launch.parameters.add(hidden);
   launch.parameters.add(log2);

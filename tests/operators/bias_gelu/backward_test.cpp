@@ -32,8 +32,8 @@ double derivative(double v, bool exact) {
 struct Case {
   DType dtype = DType::f32;
   bool exact = false;
-  std::vector<std::int64_t> sizes, strides;  // Of x.
-  std::vector<std::int64_t> grad_strides;    // Empty: dense.
+  std::vector<std::int64_t> sizes = {}, strides = {};  // Of x.
+  std::vector<std::int64_t> grad_strides = {};         // Empty: dense.
   std::int64_t bias_stride = 1;
   std::size_t shift = 0;  ///< Elements by which all inputs are away from an aligned address.
   bool x_wanted = true, bias_wanted = true;
