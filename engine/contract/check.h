@@ -189,8 +189,8 @@ Sizes<Dim> check(const Contract& contract, std::string_view op_name,
   return sizes;
 }
 
-/// The sizes of an output of a checked call; `sizes` and `arguments` are those of the check. [0] for
-/// an output that the call does not want.
+/// The sizes of an output of a checked call; `sizes` and `arguments` are those of the check. [0]
+/// for an output that the call does not want.
 template <class Dim>
 void output_sizes(const Contract& contract, const Sizes<Dim>& sizes,
                   std::span<const BasicArgument<Dim>> arguments, std::size_t output_index,

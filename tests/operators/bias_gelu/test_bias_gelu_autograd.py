@@ -17,6 +17,8 @@ import truefuse
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 FORMS = ("tanh", "none")
 TOLERANCE = {torch.float32: 4e-6, torch.float64: 1e-13, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+# Of a derivative before it is rounded: the half types' approximations are good to some 0.03 ulp.
+TERM_ERROR = {torch.float32: 1e-6, torch.float64: 1e-14, torch.float16: 2e-5, torch.bfloat16: 3e-4}
 backward = torch.ops.truefuse.bias_gelu_backward
 
 
@@ -38,12 +40,12 @@ def assert_gradients(x: Tensor, bias: Tensor, grad: Tensor, form: str) -> None:
     got = torch.autograd.grad(call(*leaves, form), leaves, grad)
     wide = [leaf.detach().double().requires_grad_() for leaf in leaves]
     want = torch.autograd.grad(eager(*wide, form), wide, grad.double())
-    for ours, theirs, leaf in zip(got, want, leaves, strict=True):
+    for ours, leaf in zip(got, leaves, strict=True):
         assert ours.dtype == leaf.dtype and ours.shape == leaf.shape and ours.is_contiguous()
     tolerance = TOLERANCE[x.dtype]
     torch.testing.assert_close(got[0].double(), want[0], rtol=tolerance, atol=tolerance)
     summands = grad.double().abs().sum(tuple(range(x.dim() - 1))) + 1e-300
-    unit = max(1e-6 if x.dtype != torch.float64 else 1e-14, 0)
+    unit = TERM_ERROR[x.dtype]
     error = (got[1].double() - want[1]).abs()
     assert (error <= tolerance * want[1].abs() + unit * summands).all()
 
@@ -246,7 +248,7 @@ def test_forward_mode_is_refused(tensors) -> None:
     x, bias = tensors
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x, torch.ones_like(x))
-        with pytest.raises(RuntimeError, match="bias_gelu: .*forward-mode"):
+        with pytest.raises(RuntimeError, match=r"bias_gelu: .*forward-mode"):
             call(dual, bias)
         with torch.no_grad(), pytest.raises(RuntimeError, match="forward-mode"):
             call(dual, bias)
