@@ -39,11 +39,12 @@ class Autocast final : public c10::OperatorKernel {
 }  // namespace
 
 void register_autocast(torch::Library& library, const Operator& op) {
-  for (const c10::DispatchKey key : {c10::DispatchKey::AutocastCPU, c10::DispatchKey::AutocastCUDA}) {
+  for (const c10::DispatchKey key :
+       {c10::DispatchKey::AutocastCPU, c10::DispatchKey::AutocastCUDA}) {
     library.impl(op.name.c_str(),
-                 torch::dispatch(key, torch::CppFunction::makeFromBoxedKernel(
-                                          c10::BoxedKernel::makeFromFunctor(
-                                              std::make_unique<Autocast>(op)))));
+                 torch::dispatch(
+                     key, torch::CppFunction::makeFromBoxedKernel(
+                              c10::BoxedKernel::makeFromFunctor(std::make_unique<Autocast>(op)))));
   }
 }
 

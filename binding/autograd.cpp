@@ -175,10 +175,11 @@ bool Autograd::records(std::span<const at::Tensor* const> tensors) const {
     if (tensor == nullptr || !tensor->defined()) continue;
     // A tangent of forward mode counts also under no_grad.
     if (tensor->_fw_grad(/*level=*/0).defined()) {
-      throw Error(op_.name +
-                  ": a tensor carries a forward-mode gradient (a tangent), and this operator has no "
-                  "forward-mode derivative; leaving it out silently would be wrong. Use reverse "
-                  "mode, or the eager form");
+      throw Error(
+          op_.name +
+          ": a tensor carries a forward-mode gradient (a tangent), and this operator has no "
+          "forward-mode derivative; leaving it out silently would be wrong. Use reverse "
+          "mode, or the eager form");
     }
     records |= enabled && tensor->requires_grad();
   }

@@ -38,7 +38,7 @@ class Derivative {
     return derivative;
   }
 
-  const Operator* backward() const { return backward_; }                ///< Null: none.
+  const Operator* backward() const { return backward_; }               ///< Null: none.
   const c10::KernelFunction& composite() const { return composite_; }  ///< Invalid: none.
 
  private:

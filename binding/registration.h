@@ -13,8 +13,8 @@
 namespace truefuse::binding {
 
 /// An operator's entry in PyTorch's dispatcher, for as long as this object lives: the schema, and
-/// kernels for CPU, CUDA (which is ROCm and DCU too), Meta, Autograd and autocast. Made by a library
-/// for each of its operators, as a static object.
+/// kernels for CPU, CUDA (which is ROCm and DCU too), Meta, Autograd and autocast. Made by a
+/// library for each of its operators, as a static object.
 ///
 /// `boxed` works for every schema from the description alone. `typed` gives PyTorch a plain
 /// function of the schema's C++ signature, which is a microsecond cheaper to call; both end in the

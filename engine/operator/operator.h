@@ -30,8 +30,8 @@ struct Dim3 {
 };
 
 /// A kernel's parameters, in order, as bytes; fixed capacity, so that a call allocates nothing.
-/// A parameter may be a place in the call's scratch memory (Plan::scratch_bytes), which is not known
-/// while the call is planned.
+/// A parameter may be a place in the call's scratch memory (Plan::scratch_bytes), which is not
+/// known while the call is planned.
 class KernelParameters {
  public:
   static constexpr std::size_t kMaxParameters = 48;

@@ -1,10 +1,10 @@
 // grad_x = grad_out gelu'(x + bias) and its sum over the rows, grad_bias: one pass over memory, and
 // a second kernel that adds up what the tiles have found, in a fixed order.
 //
-// Tiles as in common/tiles.h. Each thread owns TF_VECTOR neighbouring columns, loads their bias once
-// and walks down rows, TF_ROWS of them in flight at once, with a sum for each column. At the end
-// the threads of a column add their sums in a tree, and the tile's sums are written as one row of
-// partial sums; or as the result, where one tile has all rows.
+// Tiles as in common/tiles.h. Each thread owns TF_VECTOR neighbouring columns, loads their bias
+// once and walks down rows, TF_ROWS of them in flight at once, with a sum for each column. At the
+// end the threads of a column add their sums in a tree, and the tile's sums are written as one row
+// of partial sums; or as the result, where one tile has all rows.
 //
 // Constants: TF_STAGE (1 gradients, 2 sum), TF_STORAGE (see StorageOf), TF_EXACT, TF_VECTOR,
 // TF_ROWS, TF_ONE_ROW_DIM.
@@ -69,7 +69,8 @@ void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums
     const TilePlace place = place_of(tiles, tile);
     const tf::i64 column = static_cast<tf::i64>(
         static_cast<tf::u64>(place.column_tile) * tiles.columns + thread_x * TF_VECTOR);
-    tf::i64 row = static_cast<tf::i64>(static_cast<tf::u64>(place.row_tile) * tiles.rows + thread_y);
+    tf::i64 row =
+        static_cast<tf::i64>(static_cast<tf::u64>(place.row_tile) * tiles.rows + thread_y);
     Value sums[TF_VECTOR] = {};
     if (column < hidden) {
       const Vector bias_values = load_columns(bias, column, bias_stride, bias_is_whole);

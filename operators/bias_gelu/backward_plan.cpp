@@ -18,8 +18,8 @@ constexpr std::int64_t kFewestRows = 8;   // Per thread, so that partial sums ar
 constexpr std::int64_t kMostRows = 1 << 20;
 constexpr std::int64_t kBlocksPerMultiprocessor = 32;
 
-/// Rows per thread whose loads are in flight at once. A vector of grad_out and one of x are two wide
-/// loads already, and further rows would cost registers and so waves.
+/// Rows per thread whose loads are in flight at once. A vector of grad_out and one of x are two
+/// wide loads already, and further rows would cost registers and so waves.
 std::int64_t rows_at_once(std::int64_t vector) { return vector == 1 ? 4 : 1; }
 
 Variant gradients_variant(DType dtype, bool exact, std::int64_t vector, bool one_row_dim) {
@@ -64,7 +64,11 @@ void plan_sum(const Call& call, std::int64_t row_tiles, Plan& plan) {
   launch.grid = {common::blocks_for(tiles, kThreads), 1, 1};
   launch.block = {kThreads, 1, 1};
   launch.parameters.add(out.data);
-  launch.parameters.add_scratch(0);
+  if (row_tiles > 0) {
+    launch.parameters.add_scratch(0);
+  } else {
+    launch.parameters.add(static_cast<void*>(nullptr));
+  }
   launch.parameters.add(row_tiles);
   launch.parameters.add(hidden);
   launch.parameters.add(log2);
@@ -102,9 +106,8 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   const std::uint32_t log2 = common::threads_x_log2((hidden + vector - 1) / vector, kWidestLog2);
   const std::int64_t threads_y = kThreads >> log2;
   const std::int64_t tile_columns = (std::int64_t{1} << log2) * vector;
-  const std::int64_t each =
-      rows_each(rows.count(), (hidden + tile_columns - 1) / tile_columns, threads_y,
-                rows_at_once(vector), device);
+  const std::int64_t each = rows_each(rows.count(), (hidden + tile_columns - 1) / tile_columns,
+                                      threads_y, rows_at_once(vector), device);
   const common::TileMap tiles =
       common::cut_into_tiles(kName, rows.count(), hidden, threads_y * each, tile_columns);
   const std::int64_t row_tiles = tiles.count / tiles.column_tiles;
@@ -131,8 +134,7 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   parameters.add(hidden);
   parameters.add(grad_stride);
   parameters.add(bias_stride);
-  parameters.add(
-      loads_whole(common::rows_are_vectors(grad, grad_rows, vector), grad_stride));
+  parameters.add(loads_whole(common::rows_are_vectors(grad, grad_rows, vector), grad_stride));
   parameters.add(loads_whole(common::is_aligned(bias.data), bias_stride));
   parameters.add(log2);
   parameters.add(static_cast<std::uint32_t>(each));

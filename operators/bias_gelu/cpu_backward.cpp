@@ -1,6 +1,6 @@
-// The backward operator's CPU path: which kernel, on which rows, on which thread. Compiled once, for
-// every processor. Rows are summed in parts that depend on the shape alone, and the parts are added
-// in order: the result is the same for any number of threads.
+// The backward operator's CPU path: which kernel, on which rows, on which thread. Compiled once,
+// for every processor. Rows are summed in parts that depend on the shape alone, and the parts are
+// added in order: the result is the same for any number of threads.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,9 +20,10 @@ namespace truefuse {
 namespace bias_gelu::backward {
 namespace {
 
-constexpr std::int64_t kPartElements = 65536;  // At least, where there are so many: 50 microseconds.
-constexpr std::int64_t kWideColumns = 4096;    // Sums of so many columns stay in the first cache.
-constexpr std::int64_t kShortColumns = 1024;   // Shorter rows are joined where x is dense.
+constexpr std::int64_t kPartElements =
+    65536;                                    // At least, where there are so many: 50 microseconds.
+constexpr std::int64_t kWideColumns = 4096;   // Sums of so many columns stay in the first cache.
+constexpr std::int64_t kShortColumns = 1024;  // Shorter rows are joined where x is dense.
 
 const CpuKernels& kernels() { return TRUEFUSE_KERNELS_OF_LEVEL(kBackwardKernels); }
 
@@ -142,33 +143,31 @@ void bias_gelu_backward_cpu(const Call& call) {
   const std::int64_t part_rows = std::max<std::int64_t>(kPartElements / wide, 1);
   const std::int64_t row_parts = (count + part_rows - 1) / part_rows;
 
-  std::vector<std::byte> sums(
-      bias_wanted ? static_cast<std::size_t>(row_parts * columns * sum_size) : 0);
+  std::vector<std::byte> sums(bias_wanted ? static_cast<std::size_t>(row_parts * columns * sum_size)
+                                          : 0);
   if (total > 0 && (bias_wanted || grad_x != nullptr)) {
     const bias_gelu::Bias bias(call.tensor(kBias), repeats);
     const Reader read_x(x, columns);
     const Reader read_grad(call.tensor(kGradOut), columns);
-    cpu::parallel_for(
-        row_parts * column_parts, 1, [&](std::int64_t part, std::int64_t last_part) {
-          std::vector<std::byte> x_buffer, grad_buffer;
-          for (; part < last_part; ++part) {
-            const std::int64_t row_part = part / column_parts;
-            const std::int64_t column = part % column_parts * wide;
-            std::byte* const part_sums =
-                bias_wanted ? &sums[static_cast<std::size_t>((row_part * columns + column) *
-                                                             sum_size)]
-                            : nullptr;
-            const std::int64_t last_row = std::min((row_part + 1) * part_rows, count);
-            for (std::int64_t row = row_part * part_rows; row < last_row; ++row) {
-              const std::int64_t begin = row * columns + column;
-              const std::int64_t n = std::min({wide, columns - column, total - begin});
-              if (n <= 0) continue;
-              kernel(read_grad.at(row, column, n, grad_buffer),
-                     read_x.at(row, column, n, x_buffer), bias.data() + column * size,
-                     grad_x != nullptr ? grad_x + begin * size : nullptr, part_sums, n);
-            }
-          }
-        });
+    cpu::parallel_for(row_parts * column_parts, 1, [&](std::int64_t part, std::int64_t last_part) {
+      std::vector<std::byte> x_buffer, grad_buffer;
+      for (; part < last_part; ++part) {
+        const std::int64_t row_part = part / column_parts;
+        const std::int64_t column = part % column_parts * wide;
+        std::byte* const part_sums =
+            bias_wanted ? &sums[static_cast<std::size_t>((row_part * columns + column) * sum_size)]
+                        : nullptr;
+        const std::int64_t last_row = std::min((row_part + 1) * part_rows, count);
+        for (std::int64_t row = row_part * part_rows; row < last_row; ++row) {
+          const std::int64_t begin = row * columns + column;
+          const std::int64_t n = std::min({wide, columns - column, total - begin});
+          if (n <= 0) continue;
+          kernel(read_grad.at(row, column, n, grad_buffer), read_x.at(row, column, n, x_buffer),
+                 bias.data() + column * size, grad_x != nullptr ? grad_x + begin * size : nullptr,
+                 part_sums, n);
+        }
+      }
+    });
   }
   if (!bias_wanted) return;
   if (x.dtype == DType::f64) {

@@ -25,8 +25,8 @@ TF_DEVICE void gradients(const T* grad_out, const T* x, const T* bias, T* grad_x
 }
 
 template <class T, Gelu kForm>
-void kernel(const void* grad_out_data, const void* x_data, const void* bias_data,
-            void* grad_x_data, void* sums_data, std::int64_t columns) {
+void kernel(const void* grad_out_data, const void* x_data, const void* bias_data, void* grad_x_data,
+            void* sums_data, std::int64_t columns) {
   using Compute = typename Traits<T>::Compute;
   constexpr int kWidth = Vector<Compute>::kCount;
   const T* const grad_out = static_cast<const T*>(grad_out_data);

@@ -53,10 +53,9 @@ void plan(const Call& call, const DeviceFacts& /*device*/, Plan& plan) {
       vector == 1 ? bias_stride == 1 : bias_stride == 1 && common::is_aligned(bias.data);
 
   const std::uint32_t log2 = common::threads_x_log2((hidden + vector - 1) / vector);
-  const common::TileMap tiles =
-      common::cut_into_tiles("bias_gelu", rows.count(), hidden,
-                             (kThreads >> log2) * rows_per_thread(x.dtype, vector),
-                             (std::int64_t{1} << log2) * vector);
+  const common::TileMap tiles = common::cut_into_tiles(
+      "bias_gelu", rows.count(), hidden, (kThreads >> log2) * rows_per_thread(x.dtype, vector),
+      (std::int64_t{1} << log2) * vector);
 
   Launch& launch = plan.add();
   launch.kernel = kKernel;
@@ -86,8 +85,8 @@ std::vector<Operator::NamedVariant> variants() {
           named.label = std::string(short_name(dtype)) + (exact ? " none" : " tanh") +
                         (vectorised ? " vector" : " element") + (one_row_dim ? "" : " rows-nd");
           named.kernel = kKernel;
-          named.variant =
-              variant_of(dtype, exact, vectorised ? common::elements_per_access(dtype) : 1, one_row_dim);
+          named.variant = variant_of(
+              dtype, exact, vectorised ? common::elements_per_access(dtype) : 1, one_row_dim);
           named.shown = vectorised && one_row_dim;
           named.block_threads = kThreads;
           all.push_back(std::move(named));

@@ -19,8 +19,8 @@ namespace {
 at::Tensor derivative(const at::Tensor& v, bool exact) {
   const at::Tensor cut = v.clamp(-40, 40);
   if (exact) {
-    const at::Tensor density = at::exp(cut * cut * -0.5) * (0.5 * std::numbers::inv_sqrtpi *
-                                                            std::numbers::sqrt2);
+    const at::Tensor density =
+        at::exp(cut * cut * -0.5) * (0.5 * std::numbers::inv_sqrtpi * std::numbers::sqrt2);
     return at::special_erfc(cut * (-1 / std::numbers::sqrt2)) * 0.5 + cut * density;
   }
   const double two_root = 2 * std::sqrt(2 / std::numbers::pi);

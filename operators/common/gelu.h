@@ -18,9 +18,9 @@
 //
 // Largest errors in ulp of the result, all binades: double 2; float 2, or 3.5 where exp2 is an
 // instruction that is good to 1 ulp; but in float for v < -1 (where the usual 1 + tanh and 1 + erf
-// cancel) 4 |u| more in the tanh form and 0.6 v^2 more in the exact form. The half types are computed in float and rounded once: 0.505 in the
-// tanh form, 0.515 (f16) and 0.54 (bf16) in the exact form. The bf16 tanh form may flush results
-// below 1.2e-37.
+// cancel) 4 |u| more in the tanh form and 0.6 v^2 more in the exact form. The half types are
+// computed in float and rounded once: 0.505 in the tanh form, 0.515 (f16) and 0.54 (bf16) in the
+// exact form. The bf16 tanh form may flush results below 1.2e-37.
 
 #include "arithmetic.h"
 
@@ -52,8 +52,8 @@ TF_DEVICE typename A::Value exp_of_minus_2u(typename A::Scalar shift, typename A
   }
 }
 
-/// 2^shift exp(-a^2/2). In float the rounding of a^2 costs up to 0.6 a^2 ulp, in the tail, where the
-/// usual 1 + erf has no digit left at all.
+/// 2^shift exp(-a^2/2). In float the rounding of a^2 costs up to 0.6 a^2 ulp, in the tail, where
+/// the usual 1 + erf has no digit left at all.
 template <class A>
 TF_DEVICE typename A::Value half_gaussian(typename A::Scalar shift, typename A::Value a) {
   using V = typename A::Value;

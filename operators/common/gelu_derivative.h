@@ -11,15 +11,16 @@
 //                  u = sqrt(2/pi) (|v| + 0.044715 |v|^3),  w = d(2 u) / d|v|
 //   Gelu::kExact   t = Phi(-|v|) - |v| phi(v): distribution and density of the standard normal
 //
-// |v| is cut where t has left even the subnormals of float or double, so nothing overflows, at no v:
-// the limits at infinity are 0 and 1. As in gelu.h, t is found times 2^shift, a normal number. NaN
-// gives NaN. t has a zero at |v| = 0.75, where its two terms cancel; there an error is one of theirs.
+// |v| is cut where t has left even the subnormals of float or double, so nothing overflows, at no
+// v: the limits at infinity are 0 and 1. As in gelu.h, t is found times 2^shift, a normal number.
+// NaN gives NaN. t has a zero at |v| = 0.75, where its two terms cancel; there an error is one of
+// theirs.
 //
-// Largest errors, in ulp of the larger one of the result and its terms, see gelu_derivative_test.cpp:
-// double 4.5, float 3.5, and 5.5 where exp2 and the reciprocal are instructions that are good to 1
-// ulp; but in float for v < -1 (where the usual forms have few digits left, and soon none) 4 |u|
-// more in the tanh form and 0.6 v^2 more in the exact form. For the half types it is computed in float
-// and not rounded: 0.02 ulp of f16, 0.05 of bf16.
+// Largest errors, in ulp of the larger one of the result and its terms, see
+// gelu_derivative_test.cpp: double 4.5, float 3.5, and 5.5 where exp2 and the reciprocal are
+// instructions that are good to 1 ulp; but in float for v < -1 (where the usual forms have few
+// digits left, and soon none) 4 |u| more in the tanh form and 0.6 v^2 more in the exact form. For
+// the half types it is computed in float and not rounded: 0.02 ulp of f16, 0.05 of bf16.
 
 #include "gelu.h"
 

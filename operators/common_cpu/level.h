@@ -23,7 +23,7 @@ Level level();
 
 // The one of the tables NAME_base, NAME_avx2 and NAME_avx512 that belongs to cpu::level().
 #if defined(__x86_64__)
-#define TRUEFUSE_KERNELS_OF_LEVEL(name)                                   \
+#define TRUEFUSE_KERNELS_OF_LEVEL(name)                                        \
   (::truefuse::cpu::level() == ::truefuse::cpu::Level::kAvx512 ? name##_avx512 \
    : ::truefuse::cpu::level() == ::truefuse::cpu::Level::kAvx2 ? name##_avx2   \
                                                                : name##_base)

@@ -218,16 +218,16 @@ const auto registration =
     Registration::typed<scaled_add, cpu,
                         at::Tensor(const at::Tensor&, const OptionalTensor&, double, bool)>(
         Derivative::by(scaled_add_backward()));
-const auto backward_registration = Registration::typed<
-    scaled_add_backward, cpu_backward,
-    std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, const OptionalTensor&,
-                                       double, bool, bool, bool)>(
-    Derivative::by_composite<composite>());
+const auto backward_registration =
+    Registration::typed<scaled_add_backward, cpu_backward,
+                        std::tuple<at::Tensor, at::Tensor>(
+                            const at::Tensor&, const at::Tensor&, const OptionalTensor&, double,
+                            bool, bool, bool)>(Derivative::by_composite<composite>());
 #else
 const auto registration =
     Registration::boxed(scaled_add(), cpu, Derivative::by(scaled_add_backward()));
-const auto backward_registration = Registration::boxed(scaled_add_backward(), cpu_backward,
-                                                       Derivative::by_composite<composite>());
+const auto backward_registration =
+    Registration::boxed(scaled_add_backward(), cpu_backward, Derivative::by_composite<composite>());
 #endif
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The backward operator's plan, and its kernels, planned as for a device and run in the simulator at
-// wave 32 and 64 under AddressSanitizer and UndefinedBehaviorSanitizer.
+// The backward operator's plan, and its kernels, planned as for a device and run in the simulator
+// at wave 32 and 64 under AddressSanitizer and UndefinedBehaviorSanitizer.
 
 #include <algorithm>
 #include <cmath>
@@ -28,12 +28,26 @@ double derivative(double v, bool exact) {
   return s + v * s * (1 - s) * two_root * (1 + 3 * 0.044715 * v * v);
 }
 
+/// Of a derivative before it is rounded: the half types' approximations are good to some 0.03 ulp.
+double term_unit(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return 0x1p-52;
+    case DType::f32:
+      return 0x1p-23;
+    case DType::f16:
+      return 0x1p-20;
+    default:
+      return 0x1p-15;
+  }
+}
+
 /// Sizes and strides of a call: x and bias as they lie, grad_out of the same sizes.
 struct Case {
   DType dtype = DType::f32;
   bool exact = false;
-  std::vector<std::int64_t> sizes, strides;  // Of x.
-  std::vector<std::int64_t> grad_strides;    // Empty: dense.
+  std::vector<std::int64_t> sizes = {}, strides = {};  // Of x.
+  std::vector<std::int64_t> grad_strides = {};         // Empty: dense.
   std::int64_t bias_stride = 1;
   std::size_t shift = 0;  ///< Elements by which all inputs are away from an aligned address.
   bool x_wanted = true, bias_wanted = true;
@@ -157,8 +171,7 @@ TEST(BiasGeluBackwardPlan, HugeCallsStayWithinGridsAndTileNumbers) {
                                                                   {1, std::int64_t{1} << 33},
                                                                   {std::int64_t{1} << 20, 8192},
                                                                   {std::int64_t{1} << 31, 16}}) {
-    const Plan plan =
-        plan_of({.dtype = DType::bf16, .sizes = sizes, .strides = {sizes[1], 1}});
+    const Plan plan = plan_of({.dtype = DType::bf16, .sizes = sizes, .strides = {sizes[1], 1}});
     for (const Launch& launch : plan.view()) {
       EXPECT_GE(launch.grid.x, 1U);
       EXPECT_LT(std::uint64_t{launch.grid.x} * launch.block.x, std::uint64_t{1} << 32U);
@@ -205,15 +218,14 @@ void check(const Case& asked, int wave, const std::vector<std::string>& sanitize
   const auto executable_of = [&](const Launch& launch) {
     return executable(bias_gelu_backward_operator(), launch, wave, sanitizers);
   };
-  const sim::SimOutcome outcome =
-      sim::run(executable_of, arguments.plan(wave), ranges, options);
+  const sim::SimOutcome outcome = sim::run(executable_of, arguments.plan(wave), ranges, options);
   ASSERT_FALSE(outcome.fault.has_value()) << outcome.fault->text() << outcome.fault->details;
 
   const auto at = [&](const Memory& values, std::int64_t i) {
     return value_of(values.begin() + static_cast<std::size_t>(i) * size, given.dtype);
   };
   const double unit = std::max(epsilon(given.dtype), given.dtype == DType::f64 ? 0 : 0x1p-23);
-  const double sum_unit = given.dtype == DType::f64 ? 0x1p-52 : 0x1p-23;
+  const double sum_unit = term_unit(given.dtype);
   std::vector<double> sums(static_cast<std::size_t>(hidden), 0), sizes_of_sums(sums);
   for (std::int64_t row = 0; row < rows; ++row) {
     std::int64_t rest = row, x_offset = 0, grad_offset = 0;
@@ -264,12 +276,12 @@ TEST(BiasGeluBackwardSimulated, SeveralRowTilesAndWidthsAroundEveryTileEdge) {
 TEST(BiasGeluBackwardSimulated, GradientsOfAnyStrides) {
   const Case dense{.sizes = {6, 70, 32}, .strides = {2240, 32, 1}};
   for (const std::vector<std::int64_t>& strides : std::vector<std::vector<std::int64_t>>{
-           {0, 0, 0},         // Of a sum.
-           {0, 0, 1},         // Of a sum over rows.
-           {4480, 64, 1},     // Half of a wider tensor, as of a cat.
-           {4480, 64, 2},     // Every second column.
-           {1, 6, 420},       // Transposed.
-           {33, 198, 1}}) {   // Other rows first, unaligned.
+           {0, 0, 0},        // Of a sum.
+           {0, 0, 1},        // Of a sum over rows.
+           {4480, 64, 1},    // Half of a wider tensor, as of a cat.
+           {4480, 64, 2},    // Every second column.
+           {1, 6, 420},      // Transposed.
+           {33, 198, 1}}) {  // Other rows first, unaligned.
     Case given = dense;
     given.grad_strides = strides;
     check(given, 64);

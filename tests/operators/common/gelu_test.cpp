@@ -37,12 +37,8 @@ TEST(GeluMath, FloatTanhWithDeviceInstructions) {
 TEST(GeluMath, FloatExactWithDeviceInstructions) {
   check_full<float, Gelu::kExact, Quality::kDevice>(kF32, -15, 350);
 }
-TEST(GeluMath, DoubleTanh) {
-  check_full<double, Gelu::kTanh, Quality::kExact>(kF64, -22, 3000);
-}
-TEST(GeluMath, DoubleExact) {
-  check_full<double, Gelu::kExact, Quality::kExact>(kF64, -39, 3000);
-}
+TEST(GeluMath, DoubleTanh) { check_full<double, Gelu::kTanh, Quality::kExact>(kF64, -22, 3000); }
+TEST(GeluMath, DoubleExact) { check_full<double, Gelu::kExact, Quality::kExact>(kF64, -39, 3000); }
 
 template <Gelu kForm, Precision kPrecision, Quality kQuality>
 void check_half(Format format, long double allowed) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// For tests that run an operator's kernels in the simulator: elements of any dtype, host memory that
-// stands for the device's, and executables that are compiled once.
+// For tests that run an operator's kernels in the simulator: elements of any dtype, host memory
+// that stands for the device's, and executables that are compiled once.
 
 #include <cstdlib>
 #include <cstring>
