@@ -41,14 +41,14 @@ struct Offsets {
 #else
     row += down;
     TF_UNROLL for (int k = 0; k < kOperands; ++k) of[k] = 0;
-    int d = 0;
-    for (; d < grid.row_dims - 1; ++d) {
+    // Constant indices only: others would make a copy of the grid in slow memory.
+    TF_UNROLL for (int d = 0; d < TF_ROW_DIMS; ++d) {
+      if (d >= grid.row_dims) break;
       const tf::i64 outer = divide(row, grid.row_sizes[d]);
       const tf::i64 here = row - outer * grid.row_sizes[d];
       TF_UNROLL for (int k = 0; k < kOperands; ++k) of[k] += here * grid.row_strides[k][d];
       row = outer;
     }
-    TF_UNROLL for (int k = 0; k < kOperands; ++k) of[k] += row * grid.row_strides[k][d];
 #endif
   }
 };
