@@ -17,8 +17,8 @@ LEAST_CACHE = 32 << 20
 GPU_CACHE = 256 << 20
 CPU_BUFFER, GPU_BUFFER = 64 << 20, 1 << 30
 # Beyond what was measured a device may have this much in hand; a call that beats it has not done the
-# work. On a CPU the buffer lies in its cache, which is faster than memory already.
-MARGIN = {"cpu": 2.0, "cuda": 1.25}
+# work. A CPU is shared with others, and what was measured may have been the worse moment.
+MARGIN = {"cpu": 4.0, "cuda": 1.25}
 REPEATS = 15
 
 

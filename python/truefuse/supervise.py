@@ -28,7 +28,8 @@ from truefuse.verdict import Result, Status, Verdict, combine
 
 START, LOAD = "start", "load"
 WORKER = (sys.executable, "-m", "truefuse.worker")
-STEP_SECONDS = {"cpu": 300.0, "cuda": 300.0, "sim": 900.0}
+# A CPU may be shared with many; a simulated device is slow.
+STEP_SECONDS = {"cpu": 600.0, "cuda": 300.0, "sim": 900.0}
 START_SECONDS = 180.0  # importing PyTorch on a busy machine
 TAIL = 4000  # characters of what a child that died has said
 

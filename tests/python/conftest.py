@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import standin  # noqa: E402
 
 from truefuse import case as cases  # noqa: E402
-from truefuse import check, supervise, worker  # noqa: E402
+from truefuse import check  # noqa: E402
 from truefuse.context import Context  # noqa: E402
 from truefuse.verdict import Status, Verdict  # noqa: E402
 
@@ -95,14 +95,3 @@ def accepted_once(quick_case):
 @pytest.fixture
 def accepted(accepted_once):
     return copy.deepcopy(accepted_once)
-
-
-def check_in_process(request, on_result=lambda result: None, progress=lambda text: None):
-    """What `supervise.run` does, without the child: the stand-in library lives in this process."""
-    try:
-        case = cases.load(request.target)
-    except cases.NotFound as error:
-        raise supervise.NoCase(str(error)) from error
-    contract = case.contract or worker.contract_of(case.operator)
-    subject = Context(case, torch.device(request.device), request.seed, request.target, contract)
-    return check.run(subject, request.only, on_result, progress, share=request.share)

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
-import conftest
+import in_process
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -44,7 +44,7 @@ def case_file(folder, change="", operator="standin::bias_gelu"):
 @pytest.fixture
 def run(native, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(supervise, "run", conftest.check_in_process)
+    monkeypatch.setattr(supervise, "run", in_process.check_in_process)
     return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from truefuse.case import Inputs, Mode
-from truefuse.context import Context, Results, as_tuple, describe
+from truefuse.context import Context, Results, as_tuple, copies, describe
 from truefuse.gates.edges import coarse_error
 from truefuse.gates.outputs import same_results
 from truefuse.gates.proof import Complaint, self_test_failed
@@ -96,7 +96,7 @@ def fake_complaint(overload: Any, inputs: Inputs, mode: Mode) -> str:
 
     for given in (inputs, _every_second_row(inputs)):
         try:
-            real = as_tuple(overload(*_clones(given).values(), **mode))
+            real = as_tuple(overload(*copies(given).values(), **mode))
         except RuntimeError:
             continue  # the contract forbids it
         with FakeTensorMode() as fakes:
@@ -122,10 +122,6 @@ def _every_second_row(inputs: Inputs) -> Inputs:
         k: torch.stack((v, v), dim=1)[:, 0] if isinstance(v, Tensor) and v.dim() >= 2 else v
         for k, v in inputs.items()
     }
-
-
-def _clones(inputs: Inputs) -> Inputs:
-    return {k: v.detach() if isinstance(v, Tensor) else v for k, v in inputs.items()}
 
 
 def opcheck_complaint(overload: Any, inputs: Inputs, mode: Mode) -> str:

@@ -120,7 +120,7 @@ ROWS = (
         "measure",
         remembers_large_contents,
         keeps_a_plan,
-        changes=lambda: {"timing_sizes": ((2048, 4096),)},
+        changes=lambda: {"timing_sizes": ((512, 2048),)},
     ),
     Row(
         "A1 output is memory that held the answer",

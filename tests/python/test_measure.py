@@ -1,0 +1,102 @@
+"""What measuring refuses to believe."""
+
+import time
+from dataclasses import replace
+
+import pytest
+import stateful
+import torch
+
+from truefuse import bandwidth, measure
+from truefuse.context import Context
+from truefuse.measure import Refuted, amdahl
+from truefuse.rotation import Sets
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def context(monkeypatch):
+    monkeypatch.setattr(bandwidth, "last_cache_bytes", lambda device: 1 << 18)
+    return Context(stateful.case, CPU, 3, "mine")
+
+
+def test_faster_than_memory(context, monkeypatch):
+    monkeypatch.setattr(bandwidth, "measured", lambda context, size=None: 1.0)
+    with pytest.raises(Refuted) as refuted:
+        measure.measure(context)
+    assert refuted.value.reason == "faster-than-memory"
+
+
+def test_memory_that_was_measured_in_a_bad_moment_accuses_nobody(context, monkeypatch):
+    found = iter([1.0, 1e18])
+    monkeypatch.setattr(bandwidth, "measured", lambda context, size=None: next(found))
+    assert measure.measure(context)["shapes"][0]["cold"]
+
+
+def test_clocks_that_disagree(context, monkeypatch):
+    real = time.perf_counter
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: real() / 5)
+    with pytest.raises(Refuted) as refuted:
+        measure.measure(context)
+    assert refuted.value.reason == "clocks-disagree"
+
+
+@pytest.mark.parametrize(
+    ("share", "ratio", "gain"), [(0.05, 1.3, 1.0117), (1.0, 2.0, 2.0), (0.5, 1.0, 1.0)]
+)
+def test_amdahl(share, ratio, gain):
+    """A share s of the time that becomes r times faster: 1 / (1 - s + s / r)."""
+    shape = {
+        "size": [1],
+        "baselines": [
+            {"name": "slow", "median_ms": 9.0, "speedup": {"value": 9.0}},
+            {"name": "fast", "median_ms": 2.0, "speedup": {"value": ratio}},
+        ],
+    }
+    found = amdahl(shape, (share,))
+    assert found["baseline"] == "fast"
+    assert found["gains"][0]["gain"] == pytest.approx(gain, rel=1e-3)
+
+
+def test_sets_hold_twice_the_cache_and_other_contents(context):
+    sets = Sets(context, (64, 128))
+    assert sets.cold and len(sets) * sets.bytes_moved >= 2 * (1 << 18)
+    first, second = (sets.inputs[number]["x"] for number in range(2))
+    assert first.data_ptr() != second.data_ptr() and not torch.equal(first, second)
+
+
+def test_contents_move_on_and_the_results_with_them(context):
+    sets = Sets(context, (64, 128))
+    before = [one["x"].clone() for one in sets.inputs]
+    where = [one["x"].data_ptr() for one in sets.inputs]
+    version = sets.inputs[1]["x"]._version
+    sets.move_on()
+    assert [one["x"].data_ptr() for one in sets.inputs] == where
+    assert sets.inputs[1]["x"]._version == version
+    for number, one in enumerate(sets.inputs):
+        assert torch.equal(one["x"], before[number - 1])
+        sets.restore(number)
+        found = context.candidate(one, {})
+        assert all(torch.equal(found[k], sets.expected[number][k]) for k in found)
+
+
+def test_an_expanded_input_is_read_once(context):
+    from truefuse.rotation import moved
+
+    wide = {"x": torch.ones(1).expand(1000)}
+    assert moved(wide, {"out": torch.ones(1000)}, ()) == 4 + 4000
+
+
+def test_a_wrong_result_among_the_timed_ones(context):
+    calls = 0
+
+    def tires(x, decay, state):
+        nonlocal calls
+        calls += 1
+        out, mean = stateful.fused(x, decay, state)
+        return out + (calls % 50 == 0), mean
+
+    with pytest.raises(Refuted) as refuted:
+        measure.measure(replace(context, case=replace(context.case, candidate=tires)))
+    assert refuted.value.reason == "timed-output-wrong"
