@@ -55,21 +55,18 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print report.json instead.")] = False,
 ) -> None:
     """Run every gate, then measure if all passed. Exit: 0 accept, 1 reject, 2 usage, 3 unknown."""
+    if device.startswith("sim:"):
+        simulated = simulate_cli.guarded(simulate_cli.check, refuse)
+        raise typer.Exit(simulated(operator, device, seed, output, gate or (), as_json, _observers))
     from truefuse import case as cases
     from truefuse import environment, gates, report, terminal
     from truefuse.check import run
     from truefuse.context import Context
 
-    is_simulated = device.startswith("sim:")
-    gate_names = gates.names()
-    if is_simulated:
-        from truefuse import simulate_check
-
-        run, gate_names = simulate_check.run, simulate_check.names()
-    chosen_device = torch.device("cpu") if is_simulated else _device(device)
-    unknown = [name for name in gate or [] if name not in gate_names]
+    chosen_device = _device(device)
+    unknown = [name for name in gate or [] if name not in gates.names()]
     if unknown:
-        refuse(f"unknown gate '{unknown[0]}'. Gates: {', '.join(gate_names)}.")
+        refuse(f"unknown gate '{unknown[0]}'. Gates: {', '.join(gates.names())}.")
     try:
         case = cases.load(operator)
     except cases.CaseError as error:
@@ -81,16 +78,11 @@ def check(
         refuse(f"--output {output}: {error.strerror}. Name a folder that can be written.")
     contract = case.contract or _contract_of(case.operator)
     context = Context(case, chosen_device, seed, operator, contract)
-    if is_simulated:
-        try:
-            context = simulate_check.context(case, device, seed, operator, contract)
-        except ValueError as error:
-            refuse(str(error))
     screen = terminal.Screen()
     on_result, progress = _observers(screen, as_json)
     if not as_json:
         screen.line(environment.one_line(environment.describe(chosen_device)), "dim")
-        screen.line(f"truefuse check {operator} · device {device} · seed {seed}")
+        screen.line(f"truefuse check {operator} · device {chosen_device} · seed {seed}")
     found = run(context, gate or (), on_result, progress)
     progress("")
     try:

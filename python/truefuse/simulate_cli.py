@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +22,41 @@ SCALARS = ("f64", "f32", "i64", "i32")
 
 class Refusal(Exception):
     """A usage error, for the user."""
+
+
+def check(
+    operator: str, device: str, seed: int, output: Path, gate: Any, as_json: bool, observers: Any
+) -> int:
+    """`truefuse check` on a simulated device; the exit status. Raises Refusal."""
+    from truefuse import _native, report, simulate_check, terminal
+    from truefuse import case as cases
+
+    _check_device(device)
+    if unknown := [name for name in gate if name not in simulate_check.names()]:
+        raise Refusal(f"unknown gate '{unknown[0]}'. Gates: {', '.join(simulate_check.names())}.")
+    try:
+        case = cases.load(operator)
+        output.mkdir(parents=True, exist_ok=True)
+        report.remove(output)  # A crash must not leave an older verdict in its place.
+    except cases.CaseError as error:
+        raise Refusal(str(error)) from error
+    except OSError as error:
+        raise Refusal(f"--output {output}: {error.strerror}.") from error
+    known = {f"{op['namespace']}::{op['name']}": op["contract"] for op in _native.operators()}
+    contract = case.contract or known.get(case.operator or "")
+    context = simulate_check.context(case, device, seed, operator, contract)
+    screen = terminal.Screen()
+    on_result, progress = observers(screen, as_json)
+    if not as_json:
+        screen.line(f"truefuse check {operator} · device {device} · seed {seed}")
+    found = simulate_check.run(context, gate, on_result, progress)
+    progress("")
+    paths = report.write(found, output)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1))
+    else:
+        terminal.show_verdict(screen, found, str(paths[1]))
+    return found.verdict.exit_code
 
 
 def lanes(
@@ -175,16 +212,20 @@ def _value(spec: str, seed: int) -> tuple[Any, bool, str]:
     return value, False, name
 
 
+def guarded(function: Any, refuse: Any) -> Any:
+    """`function`, with `refuse` ending a usage error."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Refusal as error:
+            refuse(str(error))
+
+    return call
+
+
 def register(app: typer.Typer, refuse: Any) -> None:
     """Adds the commands to the command line; `refuse` ends a usage error."""
-    import functools
-
     for function in (lanes, sim):
-
-        def guarded(*args: Any, _function: Any = function, **kwargs: Any) -> None:
-            try:
-                _function(*args, **kwargs)
-            except Refusal as error:
-                refuse(str(error))
-
-        app.command(cls=Command)(functools.wraps(function)(guarded))
+        app.command(cls=Command)(guarded(function, refuse))

@@ -23,7 +23,7 @@ GOOD = {
     ("change", "words"),
     [
         ({"spills": 65}, "65 spills"),
-        ({"scratch_bytes": 16, "spills": 4}, "16 bytes of scratch memory, 4 spills"),
+        ({"scratch_bytes": 20, "spills": 4}, "20 bytes of scratch memory, 4 spills"),
         ({"wave": 32}, "a wave of 32 in the object; the target has 64"),
         ({"occupancy": 2}, "occupancy 20% is below 25%"),
         ({"wide_loads": 0}, "no 16-byte load"),
