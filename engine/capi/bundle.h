@@ -6,8 +6,8 @@
 extern "C" {
 #endif
 
-/// Compiles every variant of operators for archs (names with newlines between; no operator: all), at
-/// most `jobs` at once, and writes them into a bundle: {path, entries, bytes, sha256}
+/// Compiles every variant of operators for archs (names with newlines between; no operator: all),
+/// at most `jobs` at once, and writes them into a bundle: {path, entries, bytes, sha256}
 TRUEFUSE_EXPORT char* truefuse_bundle_pack(const char* path, const char* ops, const char* archs,
                                            int jobs);
 

@@ -39,8 +39,8 @@ void compile(Row& row, const std::string& arch) {
     throw Error("the object holds no kernel named " + std::string(row.variant->kernel));
   }
   row.resources = *found;
-  row.occupancy = jit::occupancy(*found, jit::parse_arch(row.built.target),
-                                 row.variant->block_threads, 0);
+  row.occupancy =
+      jit::occupancy(*found, jit::parse_arch(row.built.target), row.variant->block_threads, 0);
   const std::string text = jit::disassemble(row.built.code, row.built.target);
   row.is_disassembled = !text.empty();
   row.memory = jit::memory_instructions_in(text, row.built.target);

@@ -46,6 +46,14 @@
 #define TF_DEVICE __device__ __forceinline__
 #endif
 
+// In front of a kernel's struct parameter whose arrays are indexed with a variable: NVIDIA's
+// compiler else copies the struct into memory of each thread.
+#if defined(TF_PLATFORM_CUDA)
+#define TF_PARAMETER const __grid_constant__
+#else
+#define TF_PARAMETER const
+#endif
+
 // In front of a loop with a constant trip count.
 #if defined(TF_PLATFORM_HIP) || defined(TF_PLATFORM_CUDA)
 #define TF_UNROLL _Pragma("unroll")

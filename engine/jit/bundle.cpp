@@ -108,8 +108,10 @@ Bundle Bundle::open(const std::string& spec) {
   const std::size_t hash = spec.rfind('#');
   const std::string digest = hash == std::string::npos ? std::string() : spec.substr(hash + 1);
   if (digest.size() != 64 || digest.find_first_not_of("0123456789abcdef") != std::string::npos) {
-    throw Error("a bundle is named PATH#SHA256, with 64 hexadecimal digits as `truefuse cache pack` "
-                "prints them; this is \"" + spec + "\"");
+    throw Error(
+        "a bundle is named PATH#SHA256, with 64 hexadecimal digits as `truefuse cache pack` "
+        "prints them; this is \"" +
+        spec + "\"");
   }
   const std::string path = spec.substr(0, hash);
   const std::string bytes = read_bundle(path);
@@ -154,8 +156,8 @@ const CacheEntry* Bundle::find(const std::string& source, const Arch& device) co
     } catch (const Error&) {  // Of a target that is no GPU.
     }
     // The longer name states more.
-    if (runs && (best == nullptr || std::pair(target.size(), target) >
-                                        std::pair(best_target.size(), best_target))) {
+    if (runs && (best == nullptr ||
+                 std::pair(target.size(), target) > std::pair(best_target.size(), best_target))) {
       best = &entries_[i];
       best_target = target;
     }

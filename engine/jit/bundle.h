@@ -27,8 +27,8 @@ class Bundle {
   /// Nothing for bytes that pack() did not make. Safe for any input.
   static std::optional<Bundle> parse(std::string_view bytes);
 
-  /// "PATH#SHA256" as in TRUEFUSE_BUNDLE. Throws Error if the text has another form, the file cannot
-  /// be read, has another digest, or is no bundle.
+  /// "PATH#SHA256" as in TRUEFUSE_BUNDLE. Throws Error if the text has another form, the file
+  /// cannot be read, has another digest, or is no bundle.
   static Bundle open(const std::string& spec);
 
   /// The bundle that TRUEFUSE_BUNDLE names, read once; null if it names none. One that cannot be

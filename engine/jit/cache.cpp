@@ -209,8 +209,7 @@ void Cache::publish(const CacheEntry& entry) const {
   }
   remove_stale_temporaries(directory.fd.get());
   std::vector<std::string> entries = names_in(directory.fd.get());
-  std::erase_if(entries,
-                [](const std::string& name) { return kind_of(name) != FileKind::entry; });
+  std::erase_if(entries, [](const std::string& name) { return kind_of(name) != FileKind::entry; });
   evict(directory.fd.get(), entries, cache_limit_bytes(), digest + std::string(kEntrySuffix));
 }
 

@@ -36,7 +36,8 @@ std::string disassembler_for(bool is_amd) {
   }
   if (std::string program = find_program("nvdisasm"); !program.empty()) return program;
   const char* const home = std::getenv("CUDA_HOME");
-  const std::string cuda = std::string(home != nullptr ? home : "/usr/local/cuda") + "/bin/nvdisasm";
+  const std::string cuda =
+      std::string(home != nullptr ? home : "/usr/local/cuda") + "/bin/nvdisasm";
   return access(cuda.c_str(), X_OK) == 0 ? cuda : std::string();
 }
 
@@ -44,8 +45,8 @@ std::string disassembler_for(bool is_amd) {
 
 MemoryInstructions memory_instructions_in(std::string_view disassembly, std::string_view target) {
   if (target.starts_with("gfx")) {
-    return {count_any(disassembly, {"global_load_dwordx4", "flat_load_dwordx4",
-                                    "global_load_b128", "flat_load_b128"}),
+    return {count_any(disassembly, {"global_load_dwordx4", "flat_load_dwordx4", "global_load_b128",
+                                    "flat_load_b128"}),
             count_any(disassembly, {"global_store_dwordx4", "flat_store_dwordx4",
                                     "global_store_b128", "flat_store_b128"}),
             count_any(disassembly, {"scratch_load", "scratch_store", "buffer_load_dword",

@@ -15,8 +15,8 @@ struct MemoryInstructions {
 /// Counted in a disassembler's text, for the target that it is of ("gfx906", "sm_90a").
 MemoryInstructions memory_instructions_in(std::string_view disassembly, std::string_view target);
 
-/// The text of the disassembler for an object's target: llvm-objdump, or nvdisasm of a CUDA toolkit.
-/// Empty if there is none here.
+/// The text of the disassembler for an object's target: llvm-objdump, or nvdisasm of a CUDA
+/// toolkit. Empty if there is none here.
 std::string disassemble(const std::string& code, std::string_view target);
 
 }  // namespace truefuse::jit

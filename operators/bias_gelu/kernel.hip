@@ -30,7 +30,7 @@ TF_DEVICE Vector gelu_of_sum(const Vector& x, const Vector& bias) {
 TF_KERNEL(128)
 void bias_gelu_forward(Storage* out, const Storage* x, const Storage* bias, tf::i64 rows,
                        tf::i64 hidden, tf::i64 bias_stride, tf::u32 bias_is_vector,
-                       tf::u32 threads_x_log2, TileMap tiles, RowMap map) {
+                       tf::u32 threads_x_log2, TileMap tiles, TF_PARAMETER RowMap map) {
   const tf::u32 thread_x = tf::thread_x() & ((1u << threads_x_log2) - 1);
   const tf::u32 thread_y = tf::thread_x() >> threads_x_log2;
   const tf::u32 threads_y = tf::block_dim_x() >> threads_x_log2;

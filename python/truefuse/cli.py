@@ -225,22 +225,21 @@ def compile(
 
 def _compile_table(arch: list[str], page: Path | None, as_json: bool) -> int:
     """Every variant of every operator; status 1 if one breaks a rule."""
-    from rich.table import Table
-
     from truefuse import compile_table
     from truefuse.terminal import Screen
 
-    rows = [row for name in arch or compile_table.TARGETS for row in compile_table.compile_all(name)]
+    rows = [
+        row for name in arch or compile_table.TARGETS for row in compile_table.compile_all(name)
+    ]
     complaints = compile_table.complaints(rows)
     if page is not None:
         page.write_text(compile_table.markdown(rows), encoding="utf-8")
     if as_json:
         print(json.dumps({"rows": rows, "complaints": complaints}, indent=1))
         return 1 if complaints else 0
-    screen, shown = Screen(), Table(*compile_table.HEADER)
-    for line in compile_table.summary(rows):
-        shown.add_row(*line)
-    screen.console.print(shown)
+    screen = Screen()
+    for line in compile_table.text(rows):
+        screen.line(line)
     for complaint in complaints:
         screen.line(complaint, "bold red")
     return 1 if complaints else 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -175,16 +177,20 @@ def _value(spec: str, seed: int) -> tuple[Any, bool, str]:
     return value, False, name
 
 
+def guarded(function: Any, refuse: Any) -> Any:
+    """`function`, with `refuse` ending a usage error."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Refusal as error:
+            refuse(str(error))
+
+    return call
+
+
 def register(app: typer.Typer, refuse: Any) -> None:
     """Adds the commands to the command line; `refuse` ends a usage error."""
-    import functools
-
     for function in (lanes, sim):
-
-        def guarded(*args: Any, _function: Any = function, **kwargs: Any) -> None:
-            try:
-                _function(*args, **kwargs)
-            except Refusal as error:
-                refuse(str(error))
-
-        app.command(cls=Command)(functools.wraps(function)(guarded))
+        app.command(cls=Command)(guarded(function, refuse))
