@@ -1,4 +1,4 @@
-"""The command line: check, compile, cache, layout, doctor, ops."""
+"""The command line: check, compile, cache, layout, probe, doctor, ops."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 import typer
 
 from truefuse.layout_cli import app as layout_app
+from truefuse.probe_cli import probe
 from truefuse.usage import Command, Commands
 
 DEFAULT_SEED = 20260716
@@ -32,6 +33,7 @@ cache_app = typer.Typer(
 )
 app.add_typer(cache_app, name="cache")
 app.add_typer(layout_app, name="layout")
+app.command("probe", cls=Command)(probe)
 
 
 def refuse(sentence: str) -> NoReturn:
