@@ -54,6 +54,7 @@ std::int64_t Segment::offset(const std::vector<std::int64_t>& index) const {
 
 std::string Segment::text(const std::vector<std::int64_t>& index) const {
   if (is_padding()) return "padding";
+  if (index.empty()) return name;
   std::string text = name + '[';
   for (std::size_t i = 0; i < index.size(); ++i) {
     text += (i == 0 ? "" : ",") + std::to_string(index[i]);

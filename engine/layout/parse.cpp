@@ -66,12 +66,14 @@ class Parser {
     Piece piece;
     const std::size_t begin = scanner_.position();
     const std::size_t around = path.factors.size();
+    std::size_t inside = begin;
     bool is_named = false;
     if (!scanner_.peek_word().empty()) {
       const std::string word = scanner_.name("a name");
       is_named = scanner_.accept("=");
       if (is_named) {
         piece.segment = word;
+        inside = scanner_.position();
         if (word == kPadding) path.open.clear();  // It has no axis whose rest it could be.
       } else {
         parse_named_factor(path, word, begin);
@@ -81,7 +83,7 @@ class Parser {
     if (scanner_.next_is("(")) {
       if (is_named) scanner_.fail_expected("a size: " + piece.segment + "= names one segment");
       parse_group(piece, path, depth);
-    } else if (path.factors.size() == around) {
+    } else if (scanner_.position() == inside) {
       scanner_.fail_expected(is_named ? "a size" : "a segment, a size or '('");
     } else {
       if (!is_named) piece.segment = "x";
@@ -117,7 +119,11 @@ class Parser {
     if (scanner_.next_is("/") || scanner_.next_is("%")) {
       scanner_.fail_expected("a size; only an axis with a name is split");
     }
-    finish_factor(path, plain_factor(path, number));
+    if (number.number == 1 && !scanner_.next_is("@")) {
+      accept_times();  // One of something is no axis.
+    } else {
+      finish_factor(path, plain_factor(path, number));
+    }
   }
 
   void parse_named_factor(Path& path, const std::string& name, std::size_t begin) {
@@ -142,6 +148,11 @@ class Parser {
     }
     if (scanner_.accept("@")) factor.stride = parse_product();
     path.factors.push_back(std::move(factor));
+    accept_times();
+  }
+
+  /// "H*G" is "H G".
+  void accept_times() {
     if (scanner_.accept("*") && (ends_piece() || scanner_.next_is("("))) {
       scanner_.fail_expected("a size");
     }

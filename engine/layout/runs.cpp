@@ -10,7 +10,7 @@ using Index = std::vector<std::int64_t>;
 /// The text of the elements from `first` to `last`, which are `length` many.
 std::string text_of(const Segment& segment, const Index& first, const Index& last,
                     std::int64_t length, bool is_named) {
-  if (segment.is_padding()) return "padding";
+  if (segment.is_padding() || first.empty()) return segment.text(first);
   std::int64_t box = 1;
   for (std::size_t i = 0; i < first.size(); ++i) {
     if (last[i] < first[i]) box = 0;

@@ -17,6 +17,7 @@ import typer
 from truefuse import cache_cli, simulate_cli
 from truefuse.ab.cli import app as ab_app
 from truefuse.layout_cli import app as layout_app
+from truefuse.probe_cli import probe
 from truefuse.profile_cli import profile
 from truefuse.usage import Command, Commands
 
@@ -38,6 +39,7 @@ app.add_typer(cache_app, name="cache")
 app.add_typer(layout_app, name="layout")
 app.add_typer(ab_app, name="ab")
 app.command(cls=Command)(profile)
+app.command(cls=Command)(probe)
 
 
 def refuse(sentence: str, code: int = 2) -> NoReturn:

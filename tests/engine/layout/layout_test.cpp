@@ -81,6 +81,14 @@ TEST(LayoutParse, SizesAreProductsAndQuotients) {
   EXPECT_EQ(row.size(), 96 + 48);
 }
 
+TEST(LayoutParse, OneOfSomethingIsNoAxis) {
+  const Bound pairs = bound("K (gate=1 | up=1)");
+  EXPECT_EQ(pairs.segment("up").axes.size(), 1U);
+  EXPECT_EQ(pairs.offset("up", {5}), 11);
+  EXPECT_EQ(bound("one=1 | K").text(bound("one=1 | K").element_at(0)), "one");
+  EXPECT_EQ(place("one=1* | K"), 7U);
+}
+
 TEST(LayoutParse, StridesLeaveGaps) {
   const Bound pool =
       bound("slot@S token@100 (q=V | k=V)", {{"slot", 4}, {"S", 1000}, {"token", 3}, {"V", 8}});
@@ -135,9 +143,9 @@ TEST(LayoutParse, SizesThatDoNotFitAreRefused) {
 TEST(LayoutParse, HostileTextsAreRefused) {
   EXPECT_NE(refusal(std::string(1000, '(')).find("64 deep"), std::string::npos);
   EXPECT_NE(refusal(std::string(100000, '(')).find("at most 4096"), std::string::npos);
-  std::string ones;
-  for (int i = 0; i < 100; ++i) ones += "1 ";
-  EXPECT_NE(refusal(ones).find("more than 64 sizes"), std::string::npos);
+  std::string pairs;
+  for (int i = 0; i < 100; ++i) pairs += "2 ";
+  EXPECT_NE(refusal(pairs).find("more than 64 sizes"), std::string::npos);
   EXPECT_NE(refusal(std::string("q=K\0", 4)).find("expected a size"), std::string::npos);
 }
 
