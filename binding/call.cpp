@@ -166,6 +166,10 @@ OutputViews views_of(const Outputs& outputs) {
   return views;
 }
 
+bool is_written(const Operator& op, std::span<const at::Tensor* const> tensors, std::size_t i) {
+  return tensors[i] != nullptr && tensors[i]->defined() && op.contract.arguments()[i].is_mutated();
+}
+
 bool values_are_checked() {
   const char* text = std::getenv("TRUEFUSE_CHECK");
   return text != nullptr && *text != '\0' && std::string_view(text) != "0";
@@ -250,22 +254,22 @@ void run_meta(const Operator& op, std::span<const BasicArgument<c10::SymInt>> ar
   check_and_allocate<c10::SymInt>(op, arguments, outputs);
 }
 
-void bump_versions(const Operator& op, std::span<const at::Tensor* const> tensors) {
-  const auto is_written = [&](std::size_t i) {
-    return tensors[i] != nullptr && tensors[i]->defined() &&
-           op.contract.arguments()[i].is_mutated();
-  };
+void refuse_inference_tensors(const Operator& op, std::span<const at::Tensor* const> tensors) {
+  if (c10::InferenceMode::is_enabled()) return;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!is_written(i) || !tensors[i]->is_inference() || c10::InferenceMode::is_enabled()) continue;
+    if (!is_written(op, tensors, i) || !tensors[i]->is_inference()) continue;
     throw Error(op.name + ": " + op.contract.arguments()[i].name +
                 " is an inference tensor and is written in place, which PyTorch allows in "
                 "inference mode only. Make the call under torch.inference_mode(), or allocate the "
                 "tensor outside of it");
   }
+}
+
+void bump_versions(const Operator& op, std::span<const at::Tensor* const> tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     // An inference tensor has no version.
-    if (is_written(i) && !tensors[i]->is_inference())
-      tensors[i]->unsafeGetTensorImpl()->bump_version();
+    if (!is_written(op, tensors, i) || tensors[i]->is_inference()) continue;
+    tensors[i]->unsafeGetTensorImpl()->bump_version();
   }
 }
 

@@ -63,9 +63,10 @@ const at::Tensor* tensor_or_null(const T& value) {
   }
 }
 
-/// Counts one more version of each argument that the contract says is written, so that autograd
-/// notices. `tensors` has an entry for every argument. Throws, before anything is written, if one
-/// is an inference tensor and inference mode is off, as PyTorch's own in-place operators do.
+/// Around a call that writes arguments; `tensors` has an entry for each. Before it: throws if one
+/// that is written is an inference tensor and inference mode is off, as PyTorch's own in-place
+/// operators do. After it: counts one more version of each, so that autograd notices.
+void refuse_inference_tensors(const Operator& op, std::span<const at::Tensor* const> tensors);
 void bump_versions(const Operator& op, std::span<const at::Tensor* const> tensors);
 
 }  // namespace truefuse::binding

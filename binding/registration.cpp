@@ -118,8 +118,16 @@ class InPlaceBoxed final : public c10::OperatorKernel {
   explicit InPlaceBoxed(const Operator& op) : op_(op) {}
   void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
-    bump_versions(op_, tensors_of(*stack, handle.schema().arguments().size()));
+    // The stack holds the results afterwards, so the tensors are kept beside it.
+    std::vector<at::Tensor> kept;
+    for (const at::Tensor* tensor : tensors_of(*stack, op_.contract.arguments().size())) {
+      kept.push_back(tensor == nullptr ? at::Tensor() : *tensor);
+    }
+    c10::SmallVector<const at::Tensor*, 8> tensors;
+    for (const at::Tensor& tensor : kept) tensors.push_back(&tensor);
+    refuse_inference_tensors(op_, tensors);
     handle.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
+    bump_versions(op_, tensors);
   }
 
  private:

@@ -112,8 +112,10 @@ struct Typed<get, kernel, Result(Args...)> {
 
   static Result in_place(c10::DispatchKeySet keys, Args... args) {
     const std::array<const at::Tensor*, sizeof...(Args)> tensors{tensor_or_null(args)...};
+    refuse_inference_tensors(get(), tensors);
+    Result result = handle().redispatch(keys & c10::after_ADInplaceOrView_keyset, args...);
     bump_versions(get(), tensors);
-    return handle().redispatch(keys & c10::after_ADInplaceOrView_keyset, args...);
+    return result;
   }
 
   static const c10::TypedOperatorHandle<Result(Args...)>& handle() {

@@ -31,6 +31,10 @@ def test_versions_are_counted():
         i for i, t in enumerate(tensors) if t is not None and t._version != versions[i]
     ]  # fmt: skip
     assert bumped == [2, 3]
+    versions = tensors[3]._version
+    with pytest.raises(RuntimeError), torch.no_grad():
+        OP(*tensors, **(words | {"num_k_heads": 5}))
+    assert tensors[3]._version == versions  # A refused call has written nothing.
 
 
 def test_autograd_notices_that_a_saved_state_has_changed():
