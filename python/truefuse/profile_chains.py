@@ -26,7 +26,7 @@ class Chain:
 @dataclass
 class Group:
     """Equal chains. `bound` is the most that fusing all of them could speed up the whole: Amdahl's law
-    with a kernel that is limited by the bytes it has to move."""
+    with a kernel that is limited by the bytes it has to move, or by being one launch for many."""
 
     names: tuple[str, ...]
     count: int = 0
@@ -41,7 +41,7 @@ class Group:
 
     @property
     def bound(self) -> float:
-        left = self.after / self.before if self.before else 1.0
+        left = min(self.after / self.before, 1 / len(self.names)) if self.before else 1.0
         return 1 / (1 - self.share * (1 - left))
 
     @property

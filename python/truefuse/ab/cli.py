@@ -7,7 +7,7 @@ import shlex
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -59,6 +59,7 @@ def run(
     ] = "float32",
     requests: Annotated[int, typer.Option(min=1, help="With --model.")] = 10,
     tokens: Annotated[int, typer.Option(min=1, help="With --model: of each request.")] = 256,
+    batch: Annotated[int, typer.Option(min=1, help="With --model: copies decoded together.")] = 1,
     mode: Annotated[
         Mode, typer.Option(help="free, or forced: the same tokens on both sides.")
     ] = Mode.free,
@@ -80,7 +81,17 @@ def run(
         if file is not None:
             chosen = experiment.load(file)
         else:
-            chosen = _of_model(str(model), op or [], device, dtype, requests, tokens, seed, live)
+            chosen = _of_model(
+                str(model),
+                op or [],
+                device=device,
+                dtype=dtype,
+                requests=requests,
+                tokens=tokens,
+                seed=seed,
+                batch=batch,
+                progress=live.progress,
+            )
     except experiment.ExperimentError as error:
         refuse(str(error))
     report = engine.run(
@@ -95,32 +106,14 @@ def run(
     _finish(report, output, as_json, live)
 
 
-def _of_model(
-    model: str,
-    ops: list[str],
-    device: str,
-    dtype: str,
-    requests: int,
-    tokens: int,
-    seed: int,
-    live: Live,
-) -> Experiment:
+def _of_model(model: str, ops: list[str], **options: Any) -> Experiment:
     from truefuse.ab.experiment import ExperimentError
 
     try:
         from truefuse.integrations.transformers import experiments
     except ImportError as error:
         raise ExperimentError(f"--model needs the package transformers: {error}") from error
-    return experiments.of_model(
-        model,
-        ops,
-        device=device,
-        dtype=dtype,
-        requests=requests,
-        tokens=tokens,
-        seed=seed,
-        progress=live.progress,
-    )
+    return experiments.of_model(model, ops, **options)
 
 
 @app.command(cls=Command)

@@ -115,6 +115,15 @@ def test_random_weights_in_forced_mode(name, dtype):
     assert numbers["candidate"]["widest_flip"] <= 3 * numbers["equivalent"]["margin"]
 
 
+def test_copies_of_a_prompt_decoded_together_give_its_tokens():
+    from truefuse.integrations.transformers import decoding
+
+    model = trained("tiny-qwen3.5")
+    request = ab.Request("r", tiny.text(1004, 16), TOKENS)
+    alone = [step.token for step in decoding.decode(model, request)]
+    assert [step.token for step in decoding.decode(model, request, batch=3)] == alone
+
+
 def test_disabled_operators_do_not_run_and_that_is_unknown(monkeypatch):
     monkeypatch.setenv("TRUEFUSE_DISABLE", "all")
     data = judged(experiment("tiny-gpt2", torch.float32), rounds=1)
@@ -145,14 +154,6 @@ def test_operators_left_in_the_model_make_the_baseline_unknown():
 def test_models_that_cannot_be_made_are_said(arguments, sentence):
     from truefuse.ab.experiment import ExperimentError
 
-    asked = {"name": "tiny-gpt2", "dtype": "float32", "device": "cpu", **arguments}
+    asked = {"name": "tiny-gpt2", "ops": ["bias_gelu"], "dtype": "float32", "device": "cpu"}
     with pytest.raises(ExperimentError, match=sentence):
-        experiments.of_model(
-            asked["name"],
-            [],
-            device=asked["device"],
-            dtype=asked["dtype"],
-            requests=1,
-            tokens=1,
-            seed=0,
-        )
+        experiments.of_model(**{**asked, **arguments}, requests=1, tokens=1, seed=0)

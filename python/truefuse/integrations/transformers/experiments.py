@@ -34,6 +34,7 @@ def of_model(
     requests: int,
     tokens: int,
     seed: int,
+    batch: int = 1,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Experiment:
     """`name` is a folder with a model, or a tiny configuration (tiny.MODELS), which is trained first.
@@ -46,24 +47,31 @@ def of_model(
         raise ExperimentError("--model FOLDER needs --op: what is swapped in")
     model, prompts = _load(name, device, dtype, requests, seed, progress)
     made = [Request(f"r{i}", prompt, tokens, seed) for i, prompt in enumerate(prompts)]
-    return of_loaded(name, model, ops, made)
+    return of_loaded(name, model, ops, made, batch)
 
 
 def of_loaded(
-    name: str, model: nn.Module, ops: list[str], requests: list[Request], **options: Any
+    name: str,
+    model: nn.Module,
+    ops: list[str],
+    requests: list[Request],
+    batch: int = 1,
+    **options: Any,
 ) -> Experiment:
-    """Of a model that is at hand; `options` go to `use`. Raises ExperimentError."""
+    """Of a model that is at hand; each request is decoded `batch` times together; `options` go to `use`. Raises ExperimentError."""
     try:
         with use(model, ops, **options) as swap:
             layers = [layer for names in swap.layers.values() for layer in names]
     except RuntimeError as error:
         raise ExperimentError(str(error)) from error
     swapped = decoding.Swapped(model, ops, **options)
-    baseline = decoding.side("baseline", model, hits=swapped.hits)
-    candidate = decoding.side("candidate", model, swapped.active, swapped.hits)
-    equivalent = decoding.side(
-        "equivalent", model, lambda: decoding.rounded_otherwise(model, layers)
-    )
+    baseline = decoding.side("baseline", model, hits=swapped.hits, batch=batch)
+    candidate = decoding.side("candidate", model, swapped.active, swapped.hits, batch)
+
+    def rounded() -> Any:
+        return decoding.rounded_otherwise(model, layers)
+
+    equivalent = decoding.side("equivalent", model, rounded, batch=batch)
     return Experiment(
         name=f"{name} with {', '.join(ops)}",
         baseline=baseline,
