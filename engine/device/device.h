@@ -29,6 +29,8 @@
 #include "truefuse/device/vector.h"
 #if !defined(TF_PLATFORM_HOST)
 #include "truefuse/device/block.h"
+#include "truefuse/device/bulk.h"
+#include "truefuse/device/cluster.h"
 #include "truefuse/device/index.h"
 #include "truefuse/device/subgroup.h"
 #endif

@@ -145,4 +145,23 @@ bool runs_on(const Arch& target, const Arch& device) {
   return target.number / 10 == device.number / 10 && target.number <= device.number;
 }
 
+std::vector<Arch> targets_for(const Arch& device) {
+  std::vector<Arch> targets = {device};
+  if (device.vendor == Vendor::amd) {
+    if (device.base != device.text) targets.push_back(parse_arch(device.base));
+    return targets;
+  }
+  // Code for a desktop or server chip does not run on a Tegra of the same major version.
+  constexpr std::array<int, 5> kTegra = {53, 62, 72, 87, 101};
+  const bool is_tegra = std::find(kTegra.begin(), kTegra.end(), device.number) != kTegra.end();
+  const int lowest = is_tegra ? device.number : device.number / 10 * 10;
+  for (int number = device.number; number >= lowest; --number) {
+    const bool other_is_tegra = std::find(kTegra.begin(), kTegra.end(), number) != kTegra.end();
+    if (number != device.number && other_is_tegra) continue;
+    const std::string name = "sm_" + std::to_string(number);
+    if (name != device.text) targets.push_back(parse_arch(name));
+  }
+  return targets;
+}
+
 }  // namespace truefuse::jit

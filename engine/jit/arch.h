@@ -33,4 +33,9 @@ Arch parse_arch(std::string_view text);
 /// with 'a' the same number, with 'f' the same family.
 bool runs_on(const Arch& target, const Arch& device);
 
+/// What may be compiled for a device that reports `device`, best first: its own name; then what a
+/// compiler older than the device may know and runs_on() holds for. AMD: the base name. NVIDIA: the
+/// name without its suffix, then lower minor versions of the same major one.
+std::vector<Arch> targets_for(const Arch& device);
+
 }  // namespace truefuse::jit

@@ -97,16 +97,16 @@ Built build(const BuildRequest& request) {
     const auto begin = std::chrono::steady_clock::now();
     const Arch arch = parse_arch(request.arch);
     const auto compilers = compilers_for(request.arch, paths, request.compiler);
-    std::vector<std::string> targets = {arch.text};
-    if (request.arch_is_reported_by_device && arch.base != arch.text) targets.push_back(arch.base);
+    std::vector<Arch> targets = {arch};
+    if (request.arch_is_reported_by_device) targets = targets_for(arch);
     if (compilers.empty()) targets.clear();
-    for (const std::string& target : targets) {
+    for (const Arch& target : targets) {
       Built built;
-      built.key = key_of(request, *compilers.front(), target);
+      built.key = key_of(request, *compilers.front(), target.text);
       std::optional<CacheEntry> entry = current_cache().lookup(built.key);
       if (!entry) continue;
       built.compiler = compilers.front()->name();
-      built.target = target;
+      built.target = target.text;
       built.from_cache = true;
       built.compile_seconds = entry->compile_seconds;
       built.code = std::move(entry->code);

@@ -158,17 +158,15 @@ TargetChoices::Choice TargetChoices::choose(const Arch& arch, const Probe& probe
   if (const auto found = choices_.find(arch.text); found != choices_.end()) return found->second;
   const bool is_reported = trusted_.contains(arch.text);
   Choice choice;
-  choice.refusal = probe(arch, is_reported);
-  if (choice.refusal.empty()) {
-    choice.target = arch.text;
-  } else if (is_reported && !arch.features.empty()) {
-    const Arch base = parse_arch(arch.base);
-    const std::string refusal = probe(base, true);
+  const std::vector<Arch> targets = is_reported ? targets_for(arch) : std::vector<Arch>{arch};
+  for (const Arch& target : targets) {
+    const std::string refusal = probe(target, is_reported);
     if (refusal.empty()) {
-      choice = {base.text, {}};
-    } else {
-      choice.refusal += "\nThe base name was tried too: " + refusal;
+      choice = {target.text, {}};
+      break;
     }
+    if (!choice.refusal.empty()) choice.refusal += "\n" + target.text + " was tried too: ";
+    choice.refusal += refusal;
   }
   return choices_.emplace(arch.text, choice).first->second;
 }

@@ -42,8 +42,8 @@ std::string write_program(const Program& program, const std::string& directory,
 /// cut file must not reach the cache.
 void check_object(const CodeObject& object, std::string_view compiler);
 
-/// What a compiler answered for each architecture, remembered: which target string it takes, or why
-/// it takes none. Thread-safe.
+/// What a compiler answered for each architecture, remembered: which target it takes, or why it
+/// takes none. Thread-safe.
 class TargetChoices {
  public:
   /// A device reported this arch.
@@ -51,7 +51,7 @@ class TargetChoices {
   bool is_trusted(const Arch& arch);
 
   /// `probe` gets a target, returns an empty string if the compiler takes it, else why not. Tries
-  /// the whole string, then, for a reported arch with features, its base name. Empty `target`:
+  /// the arch itself, then, for a reported one, the others of targets_for(). Empty `target`:
   /// refused, and `refusal` says why.
   struct Choice {
     std::string target;

@@ -50,8 +50,8 @@ class Compiler {
   /// does not hold it: a compile of one line decides.
   virtual void trust_reported(std::string_view /*arch*/) {}
 
-  /// The target that compile() gives the compiler: `arch`, or the base name of a reported one where
-  /// the compiler does not accept the whole string. Part of the key. Throws Error with refusal()'s
+  /// The target that compile() gives the compiler: `arch`, or for a reported one the first of
+  /// targets_for() that the compiler takes. Part of the key. Throws Error with refusal()'s
   /// sentence.
   virtual std::string target_for(std::string_view arch) { return std::string(arch); }
 

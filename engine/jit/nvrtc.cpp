@@ -49,33 +49,48 @@ std::vector<std::pair<std::string, std::string>> Nvrtc::identity() const {
   return parts;
 }
 
-std::string Nvrtc::refusal(std::string_view text) {
-  try {
-    const Arch arch = parse_arch_for(Vendor::nvidia, name(), text);
-    const auto probe = [&](const Arch& target, bool) -> std::string {
-      const std::vector<int> known = library().supported_archs();
-      if (!known.empty() && std::find(known.begin(), known.end(), target.number) == known.end()) {
-        std::string list;
-        for (const int number : known) list += (list.empty() ? "" : ", ") + std::to_string(number);
-        return "NVRTC " + version() + " (" + path_ + ") does not compile for " + target.text +
-               "; it knows sm_ " + list;
-      }
-      // The list holds numbers only; whether a suffix exists for one is seen by compiling.
-      if (known.empty() || target.suffix != 0) {
-        library().compile(probe_program(), target.text, arguments(target.text, {}));
-      }
+TargetChoices::Choice Nvrtc::choose(const Arch& arch) {
+  const RtcLibrary& rtc = library();  // One that cannot be loaded is no answer about a target.
+  return choices_.choose(arch, [&](const Arch& target, bool) -> std::string {
+    const std::vector<int> known = rtc.supported_archs();
+    if (!known.empty() && std::find(known.begin(), known.end(), target.number) == known.end()) {
+      std::string list;
+      for (const int number : known) list += (list.empty() ? "" : ", ") + std::to_string(number);
+      return "NVRTC " + version() + " (" + path_ + ") does not compile for " + target.text +
+             "; it knows sm_ " + list;
+    }
+    // The list holds numbers only; whether a suffix exists for one is seen by compiling.
+    if (!known.empty() && target.suffix == 0) return {};
+    try {
+      rtc.compile(probe_program(), target.text, arguments(target.text, {}));
       return {};
-    };
-    return choices_.choose(arch, probe).refusal;
+    } catch (const Error& error) {
+      return error.what();
+    }
+  });
+}
+
+std::string Nvrtc::refusal(std::string_view arch) {
+  try {
+    return choose(parse_arch_for(Vendor::nvidia, name(), arch)).refusal;
   } catch (const Error& error) {
     return error.what();
   }
 }
 
+std::string Nvrtc::target_for(std::string_view text) {
+  const Arch arch = parse_arch_for(Vendor::nvidia, name(), text);
+  // Only for reported ones may the target differ; for others the compile itself will tell.
+  if (!choices_.is_trusted(arch)) return arch.text;
+  const TargetChoices::Choice choice = choose(arch);
+  if (choice.target.empty()) throw Error(choice.refusal);
+  return choice.target;
+}
+
 CodeObject Nvrtc::compile(const Program& program, std::string_view arch,
                           const std::vector<std::string>& options) {
-  const std::string target = parse_arch_for(Vendor::nvidia, name(), arch).text;
   check_options(options);
+  const std::string target = target_for(arch);
   return library().compile(program, target, arguments(target, options));
 }
 

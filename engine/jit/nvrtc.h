@@ -24,11 +24,14 @@ class Nvrtc final : public Compiler {
   std::string path() const override { return path_; }
   std::vector<std::pair<std::string, std::string>> identity() const override;
   std::string refusal(std::string_view arch) override;
+  void trust_reported(std::string_view arch) override { choices_.trust(arch); }
+  std::string target_for(std::string_view arch) override;
   CodeObject compile(const Program& program, std::string_view arch,
                      const std::vector<std::string>& options) override;
 
  private:
   const RtcLibrary& library() const;
+  TargetChoices::Choice choose(const Arch& arch);
   /// Files named libnvrtc-builtins.so.* beside the library, which it opens by bare name.
   std::vector<std::string> builtins() const;
 

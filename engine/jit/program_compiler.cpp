@@ -226,7 +226,7 @@ std::string ProgramCompiler::refusal(std::string_view arch) {
 std::string ProgramCompiler::target_for(std::string_view text) {
   const Arch arch = parse_arch_for(vendor_, name(), text);
   // Only for reported ones may the target differ; for others the compile itself will tell.
-  if (arch.features.empty() || !choices_.is_trusted(arch)) return arch.text;
+  if (!choices_.is_trusted(arch)) return arch.text;
   const TargetChoices::Choice choice = choose(arch);
   if (choice.target.empty()) throw Error(choice.refusal);
   return choice.target;

@@ -116,5 +116,24 @@ TEST(Arch, RunsOnFollowsTheVendorsRules) {
   EXPECT_FALSE(runs("sm_90", "gfx906"));
 }
 
+TEST(Arch, TargetsForADeviceAreItsOwnNameThenWhatElseRunsOnIt) {
+  const auto targets = [](const char* device) {
+    std::string text;
+    for (const Arch& target : targets_for(parse_arch(device))) {
+      EXPECT_TRUE(runs_on(target, parse_arch(device))) << target.text << " on " << device;
+      text += (text.empty() ? "" : " ") + target.text;
+    }
+    return text;
+  };
+  EXPECT_EQ(targets("sm_80"), "sm_80");
+  EXPECT_EQ(targets("sm_86"), "sm_86 sm_85 sm_84 sm_83 sm_82 sm_81 sm_80");
+  EXPECT_EQ(targets("sm_90a"), "sm_90a sm_90");
+  EXPECT_EQ(targets("sm_103"), "sm_103 sm_102 sm_100");  // 101 is a Tegra.
+  EXPECT_EQ(targets("sm_87"), "sm_87");                  // So is this device.
+  EXPECT_EQ(targets("sm_121"), "sm_121 sm_120");
+  EXPECT_EQ(targets("gfx936:sramecc+:xnack-"), "gfx936:sramecc+:xnack- gfx936");
+  EXPECT_EQ(targets("gfx906"), "gfx906");
+}
+
 }  // namespace
 }  // namespace truefuse::jit

@@ -64,6 +64,21 @@ TEST(Nvrtc, RefusesInWords) {
   EXPECT_NE(error_of([&] { nvrtc->compile(axpy_program(), "sm_999", kFactor); }), "");
 }
 
+TEST(Nvrtc, AReportedArchThatItDoesNotKnowFallsBackToOneThatRunsThere) {
+  const auto nvrtc = nvrtc_here();
+  if (!nvrtc) return;
+  // No compiler knows sm_85: it stands for a device that is newer than its compiler.
+  const char* device = "sm_85";
+  EXPECT_NE(error_of([&] { nvrtc->compile(axpy_program(), device, kFactor); }), "");
+  nvrtc->trust_reported(device);
+  EXPECT_EQ(nvrtc->refusal(device), "");
+  EXPECT_EQ(nvrtc->target_for(device), "sm_80");
+  EXPECT_EQ(target_of(nvrtc->compile(axpy_program(), device, kFactor).code), "sm_80");
+  // A suffix that this number does not have.
+  nvrtc->trust_reported("sm_80a");
+  EXPECT_EQ(nvrtc->target_for("sm_80a"), "sm_80");
+}
+
 TEST(Nvrtc, OptionsThatItOwnsAreRefused) {
   const auto nvrtc = nvrtc_here();
   if (!nvrtc) return;

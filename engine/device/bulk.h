@@ -1,0 +1,75 @@
+#pragma once
+
+#include "truefuse/device/types.h"
+
+// Copies between global and shared memory by the copy engine of NVIDIA sm_90 and later: one thread
+// asks for thousands of bytes, no register holds them, and a barrier in shared memory tells when
+// they are there. A kernel that uses them keeps a form without them, and the plan chooses.
+//
+// Addresses and sizes are multiples of 16 bytes.
+
+#if defined(TF_PLATFORM_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define TF_HAS_BULK_COPY 1
+
+namespace tf {
+
+namespace detail {
+TF_DEVICE u32 shared_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+}  // namespace detail
+
+/// In shared memory. Counts the bytes of the loads that name it; each completion flips its phase,
+/// which begins at 0.
+struct BulkBarrier {
+  u64 bits;
+
+  /// By one thread; others use it after a barrier of theirs.
+  TF_DEVICE void init() {
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(detail::shared_address(this))
+                 : "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+
+  /// Returns once the phase of that parity (0, 1, 0, ...) is complete: its bytes can be read.
+  TF_DEVICE void wait(u32 parity) {
+    u32 done;
+    do {
+      asm volatile(
+          "{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+          : "=r"(done)
+          : "r"(detail::shared_address(this)), "r"(parity)
+          : "memory");
+    } while (done == 0);
+  }
+};
+
+/// By one thread: the barrier's phase completes when the bytes have arrived.
+TF_DEVICE void bulk_load(void* shared, const void* global, u32 bytes, BulkBarrier& barrier) {
+  const u32 address = detail::shared_address(&barrier);
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address), "r"(bytes)
+               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(detail::shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(address)
+      : "memory");
+}
+
+/// In every thread that wrote to shared memory, before the barrier after which one of them calls
+/// bulk_store: makes the writes visible to the copy engine.
+TF_DEVICE void bulk_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+TF_DEVICE void bulk_store(void* global, const void* shared, u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
+               "r"(detail::shared_address(shared)), "r"(bytes)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/// Returns once the shared memory of all of this thread's stores has been read: it may be written
+/// again, or the block may end.
+TF_DEVICE void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
+}  // namespace tf
+#endif
