@@ -12,8 +12,10 @@ namespace {
 
 constexpr const char* kKernel = "gdn_decode_step";
 constexpr std::uint32_t kThreads = 256;
-constexpr std::int64_t kLanes = 8;               // Share a unit of the state; see kernel.hip.
+constexpr std::int64_t kVectorLanes = 32;        // Share a vector of channels; see kernel.hip.
 constexpr std::int64_t kMostElementsPerLane = 64;  // Of the state, in registers.
+// Of state_bulk.h.
+constexpr std::int64_t kBulkLanes = 8, kWarps = 8, kStages = 3, kChunkBytes = 4096;
 constexpr std::int64_t kAccessBytes = 16;
 constexpr std::int64_t kMost32 = (std::int64_t{1} << 31) - 1;
 
@@ -52,7 +54,15 @@ struct Choice {
   DType row = DType::bf16, state = DType::f32, a_log = DType::f32, dt_bias = DType::bf16;
   std::optional<DType> norm;
   bool keys_are_last = true, rounds_as_transformers = false, gate_is_sigmoid = false;
-  std::int64_t vector = 1;
+  // How it is done: see kernel.hip.
+  bool one_token = true, bulk = false, rows_together = false, channels_together = false;
+  std::int64_t split = 1, vector = 1, lanes = 8, depth = 1;
+
+  std::int64_t values() const { return heads.V / split; }  ///< Of each value head in a block.
+  std::int64_t channels_per_lane() const {
+    return (std::max(heads.K, values()) + kVectorLanes - 1) / kVectorLanes;
+  }
+  std::int64_t outputs_per_lane() const { return (values() + kVectorLanes - 1) / kVectorLanes; }
 };
 
 struct NamedConstant {
@@ -61,7 +71,7 @@ struct NamedConstant {
 };
 
 /// Names and values in one place, so that they cannot part.
-std::array<NamedConstant, 34> constants(const Choice& c, const RowLayouts& rows) {
+std::array<NamedConstant, 41> constants(const Choice& c, const RowLayouts& rows) {
   const Place z = rows.z.value_or(Place{});
   return {{
       {"TF_H", c.heads.H},
@@ -75,7 +85,14 @@ std::array<NamedConstant, 34> constants(const Choice& c, const RowLayouts& rows)
       {"TF_DT_BIAS", type_code(c.dt_bias)},
       {"TF_NORM", c.norm ? type_code(*c.norm) : -1},
       {"TF_KEYS_LAST", c.keys_are_last ? 1 : 0},
+      {"TF_TOKENS", c.one_token ? 1 : 0},
+      {"TF_SPLIT", c.split},
+      {"TF_BULK", c.bulk ? 1 : 0},
       {"TF_VECTOR", c.vector},
+      {"TF_LANES", c.lanes},
+      {"TF_DEPTH", c.depth},
+      {"TF_ROWS_TOGETHER", c.rows_together ? 1 : 0},
+      {"TF_CHANNELS_TOGETHER", c.channels_together ? 1 : 0},
       {"TF_TRANSFORMERS", c.rounds_as_transformers ? 1 : 0},
       {"TF_SIGMOID", c.gate_is_sigmoid ? 1 : 0},
       {"TF_Q_BASE", rows.q.base},
@@ -112,7 +129,7 @@ Variant variant_of(const Choice& choice, const RowLayouts& rows) {
 std::int64_t vector_of(const Choice& c, std::uintptr_t address, std::int64_t slot_stride) {
   const auto size = static_cast<std::int64_t>(size_of(c.state));
   const std::int64_t columns = c.keys_are_last ? c.heads.K : c.heads.V;
-  const std::int64_t keys = (c.heads.K + kLanes - 1) / kLanes;
+  const std::int64_t keys = (c.heads.K + c.lanes - 1) / c.lanes;
   for (std::int64_t vector = kAccessBytes / size; vector > 1; vector /= 2) {
     const bool is_aligned =
         address % static_cast<std::uintptr_t>(vector * size) == 0 && slot_stride % vector == 0;
@@ -122,19 +139,103 @@ std::int64_t vector_of(const Choice& c, std::uintptr_t address, std::int64_t slo
   return 1;
 }
 
-/// Shared memory: q, k, the values and the gates of every token; see kernel.hip.
-std::int64_t shared_bytes(const HeadSizes& heads, std::int64_t tokens) {
-  return tokens * (2 * heads.K + heads.G * heads.V + 2 * heads.G) * 4;
+/// Shared memory: q, k, the values and the gates of every token, then the stages of the copy engine.
+std::int64_t shared_bytes(const Choice& c, std::int64_t tokens) {
+  const std::int64_t token = 2 * c.heads.K + c.heads.G * c.values() + 2 * c.heads.G;
+  if (c.bulk) return (token + 3) / 4 * 16 + kWarps * kStages * kChunkBytes;
+  return tokens * token * 4;
+}
+
+bool is_power_of_two(std::int64_t n) { return (n & (n - 1)) == 0; }
+
+/// Whether `count` elements at any multiple of `count` of them, counted in these strides, can be
+/// accessed at once.
+bool lie_together(const void* data, DType dtype, std::int64_t count,
+                  std::initializer_list<std::int64_t> strides) {
+  const std::int64_t bytes = std::min<std::int64_t>(
+      count * static_cast<std::int64_t>(size_of(dtype)), kAccessBytes);
+  return is_power_of_two(count) &&
+         reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(bytes) == 0 &&
+         std::all_of(strides.begin(), strides.end(),
+                     [&](std::int64_t stride) { return stride % count == 0; });
+}
+
+bool rows_lie_together(const Problem& p, const Choice& c) {
+  const std::int64_t channels = c.channels_per_lane();
+  const std::int64_t outputs = c.outputs_per_lane();
+  const auto places_fit = [&](const Place& place, std::int64_t count) {
+    const Problem::Row& row = p.rows[place.tensor];
+    return place.inner == 1 && lie_together(row.view->data, row.view->dtype, count,
+                                            {place.base, place.head, place.group,
+                                             row.batch_stride, row.token_stride});
+  };
+  const bool z_fits = p.norm_weight == nullptr || places_fit(*p.layouts->z, outputs);
+  return z_fits && c.heads.K % channels == 0 && c.values() % channels == 0 &&
+         c.values() % outputs == 0 && places_fit(p.layouts->q, channels) &&
+         places_fit(p.layouts->k, channels) && places_fit(p.layouts->v, channels) &&
+         stride_of(*p.conv_weight, 1) == 1 && stride_of(*p.conv_weight, 0) == p.taps &&
+         lie_together(p.conv_weight->data, c.row, channels * p.taps, {}) &&
+         lie_together(p.out->data, c.row, outputs, {});
+}
+
+bool channels_lie_together(const Problem& p, const Choice& c) {
+  const std::int64_t channels = c.channels_per_lane();
+  const TensorView& conv = *p.conv_state;
+  return c.heads.K % channels == 0 && c.values() % channels == 0 && stride_of(conv, 1) == 1 &&
+         lie_together(conv.data, c.row, channels, {stride_of(conv, 0), stride_of(conv, 2)});
+}
+
+/// Whether the copy engine of NVIDIA sm_90 and sm_100 is there, and clusters with it.
+bool has_bulk_copies(const DeviceFacts& device) {
+  return device.arch.starts_with("sm_90") || device.arch.starts_with("sm_10");
+}
+
+/// Blocks that share a key head, and who moves the state: figures of an H200 with 48 value heads of
+/// 128 x 128 in fp32, batches of 1 to 128. One block for a key head once there are enough of them to
+/// keep all multiprocessors reading; with few, latency decides, and registers beat the copy engine.
+void choose_form(const Problem& p, const DeviceFacts& device, Choice& c) {
+  const std::int64_t row_bytes = c.heads.K * static_cast<std::int64_t>(size_of(c.state));
+  c.lanes = c.heads.K >= 16 * c.vector && c.keys_are_last ? 16 : 8;
+  const bool simple = c.one_token && !p.speculative && p.history <= p.taps;
+  if (!has_bulk_copies(device) || !simple) return;
+  const std::int64_t blocks = p.batch * p.heads.H;
+  const auto splits = [&](std::int64_t parts) {
+    const std::int64_t unit = c.keys_are_last ? 1 : c.vector;
+    return c.heads.V % parts == 0 && c.heads.V / parts % unit == 0 && c.heads.G <= kWarps &&
+           p.heads.K % parts == 0;
+  };
+  if (blocks * 4 <= device.multiprocessors && splits(8)) {
+    c.split = 8;
+    const std::int64_t units = c.heads.G * c.values() / (c.keys_are_last ? 1 : c.vector);
+    const std::int64_t at_once = kThreads / c.lanes;
+    c.depth = std::clamp<std::int64_t>((units + at_once - 1) / at_once, 1, 3);
+    return;
+  }
+  const std::int64_t chunk_rows = kChunkBytes / row_bytes;
+  const bool in_chunks = c.keys_are_last && c.vector * size_of(c.state) == kAccessBytes &&
+                         kChunkBytes % row_bytes == 0 &&
+                         c.heads.K % (kBulkLanes * c.vector) == 0 &&
+                         chunk_rows % (32 / kBulkLanes) == 0 && c.heads.V % chunk_rows == 0;
+  if (!in_chunks) return;
+  const bool share = blocks * 4 <= device.multiprocessors * 5 && splits(2) &&
+                     c.heads.V / 2 % chunk_rows == 0;
+  Choice bulk = c;
+  bulk.split = share ? 2 : 1;
+  bulk.bulk = true;
+  bulk.lanes = kBulkLanes;
+  if (shared_bytes(bulk, 1) <= device.max_shared_bytes_opt_in) c = bulk;
 }
 
 void check_limits(const Problem& p, const DeviceFacts& device) {
-  const std::int64_t bytes = shared_bytes(p.heads, p.tokens);
+  Choice one;
+  one.heads = p.heads;
+  const std::int64_t bytes = shared_bytes(one, p.tokens);
   if (bytes > device.max_shared_bytes) {
     throw Error("gdn_decode: " + std::to_string(p.tokens) + " tokens of " +
                 std::to_string(p.heads.G) + " value heads for each key head need " +
                 std::to_string(bytes) + " bytes of shared memory; a block has " +
                 std::to_string(device.max_shared_bytes) + ". Make several calls of " +
-                std::to_string(device.max_shared_bytes / shared_bytes(p.heads, 1)) +
+                std::to_string(device.max_shared_bytes / shared_bytes(one, 1)) +
                 " tokens or fewer");
   }
   const std::int64_t widest = *std::max_element(p.layouts->columns.begin(), p.layouts->columns.end());
@@ -217,15 +318,19 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   choice.keys_are_last = p.keys_are_last;
   choice.rounds_as_transformers = p.rounds_as_transformers;
   choice.gate_is_sigmoid = p.gate_is_sigmoid;
+  choice.one_token = p.tokens == 1;
   choice.vector =
       vector_of(choice, reinterpret_cast<std::uintptr_t>(p.state->data), stride_of(*p.state, 0));
+  choose_form(p, device, choice);
+  choice.rows_together = rows_lie_together(p, choice);
+  choice.channels_together = channels_lie_together(p, choice);
 
   Launch& launch = plan.add();
   launch.kernel = kKernel;
   launch.variant = variant_of(choice, *p.layouts);
-  launch.grid = {static_cast<std::uint32_t>(p.batch * p.heads.H), 1, 1};
+  launch.grid = {static_cast<std::uint32_t>(p.batch * p.heads.H * choice.split), 1, 1};
   launch.block = {kThreads, 1, 1};
-  launch.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p.heads, p.tokens));
+  launch.shared_bytes = static_cast<std::uint32_t>(shared_bytes(choice, p.tokens));
   add_parameters(p, launch.parameters);
 }
 

@@ -1,0 +1,71 @@
+#pragma once
+
+// From the core to the output: gated RMSNorm over the values of a head, and the gate.
+
+#include "step.h"
+
+namespace {
+
+constexpr int kOutputs = (kHeadValues + kVectorLanes - 1) / kVectorLanes;  // Per lane, neighbours.
+
+// What a lane needs besides the core, for one head of one token.
+struct Gate {
+  Row z[kOutputs];
+  Norm weight[kOutputs];
+};
+TF_DEVICE void read_gate(Gate& gate, const Row* z, const Norm* norm_weight, int part, int lane,
+                         const Sizes& sizes) {
+  const int c = lane * kOutputs;
+  if (c >= kHeadValues) return;
+  const int e = part * kHeadValues + c;
+#if TF_ROWS_TOGETHER
+  const auto all = tf::load<kOutputs>(z + e);
+#endif
+  TF_UNROLL for (int i = 0; i < kOutputs; ++i) {
+    if (c + i >= kHeadValues) continue;
+#if TF_ROWS_TOGETHER
+    gate.z[i] = all[i];
+#else
+    gate.z[i] = z[(e + i) * TF_Z_INNER];
+#endif
+    gate.weight[i] = norm_weight[(e + i) * sizes.norm];
+  }
+}
+
+TF_DEVICE float sum_of_squares(const float* core, int lane) {
+  float squares = 0.0f;
+  TF_UNROLL for (int i = 0; i < kOutputs; ++i) {
+    const int c = lane * kOutputs + i;
+    const float value = c < kHeadValues ? stored(core[c]) : 0.0f;
+    squares = tf::fma(value, value, squares);
+  }
+  return tf::subgroup_sum<kVectorLanes>(squares);
+}
+
+// `target`: the head's outputs, from this block's first value on.
+TF_DEVICE void write_output(Row* target, const float* core, [[maybe_unused]] const Gate& gate,
+                            [[maybe_unused]] float factor, int lane) {
+  const int c = lane * kOutputs;
+  if (c >= kHeadValues) return;
+  tf::Vector<Row, kOutputs> all;
+  TF_UNROLL for (int i = 0; i < kOutputs; ++i) {
+    if (c + i >= kHeadValues) continue;
+    float value = stored(core[c + i]);
+#if TF_NORM >= 0
+    value = stored(value * factor) * tf::to_float(gate.weight[i]);
+    if (TF_NORM == TF_ROW) value = stored(value);
+    const float z = tf::to_float(gate.z[i]);
+    value *= TF_SIGMOID ? sigmoid(z) : silu(z);
+#endif
+    all[i] = tf::from_float<Row>(value);
+  }
+#if TF_ROWS_TOGETHER
+  tf::store(target + c, all);
+#else
+  TF_UNROLL for (int i = 0; i < kOutputs; ++i) {
+    if (c + i < kHeadValues) target[c + i] = all[i];
+  }
+#endif
+}
+
+}  // namespace
