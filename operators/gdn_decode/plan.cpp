@@ -21,20 +21,29 @@ constexpr std::int64_t kMost32 = (std::int64_t{1} << 31) - 1;
 
 /// The structs of kernel.hip, member by member.
 struct RowStrides {
-  std::int64_t batch, token;
+  std::int64_t batch;
+  std::int32_t token;
 };
 struct Index {
-  std::int64_t batch_stride, column_stride, is_64;
+  std::int64_t batch_stride;
+  std::int32_t column_stride, is_64;
 };
 struct Sizes {
-  std::int64_t slots, history, tokens;
-  std::int64_t state_slot;
-  std::int64_t conv_slot, conv_channel, conv_column;
-  std::int64_t weight_channel, weight_tap, bias_channel;
-  std::int64_t a_log, dt_bias, norm;
-  std::int64_t speculative, zero_is_padding, index_columns;
+  std::int64_t slots, state_slot, conv_slot;
+  std::int32_t history, tokens;
+  std::int32_t conv_channel, conv_column;
+  std::int32_t weight_channel, weight_tap, bias_channel;
+  std::int32_t a_log, dt_bias, norm;
+  std::int32_t speculative, zero_is_padding, index_columns;
   float norm_eps;
 };
+
+/// What the kernel counts with 32 bits.
+std::int32_t narrow(std::int64_t value, const char* what) {
+  if (value <= kMost32) return static_cast<std::int32_t>(value);
+  throw Error("gdn_decode: " + std::string(what) + " is " + std::to_string(value) +
+              ", and one launch counts it with 32 bits. Pass smaller or denser tensors");
+}
 
 std::int64_t type_code(DType dtype) {
   switch (dtype) {
@@ -238,27 +247,35 @@ void check_limits(const Problem& p, const DeviceFacts& device) {
                 std::to_string(device.max_shared_bytes / shared_bytes(one, 1)) +
                 " tokens or fewer");
   }
-  const std::int64_t widest = *std::max_element(p.layouts->columns.begin(), p.layouts->columns.end());
-  if (std::max({widest, p.channels(), p.tokens * p.value_heads() * p.heads.V,
-                p.batch * p.heads.H * kThreads / 2}) > kMost32) {
-    throw Error("gdn_decode: batch " + std::to_string(p.batch) + ", " + std::to_string(p.tokens) +
-                " tokens and rows of " + std::to_string(widest) +
-                " columns are more than one launch counts with 32 bits. Split the batch");
+  const auto reach = [&](const TensorView& tensor, std::size_t first) {
+    std::int64_t offset = 0;
+    for (std::size_t d = first; d < tensor.sizes.size(); ++d) {
+      offset += (tensor.sizes[d] - 1) * stride_of(tensor, d);
+    }
+    return offset;
+  };
+  narrow(reach(*p.conv_state, 1), "the reach of a slot of conv_state");
+  narrow(reach(*p.conv_weight, 0), "the reach of conv_weight");
+  narrow(p.tokens * p.value_heads() * p.heads.V, "the number of outputs of a sequence");
+  narrow(p.batch * p.heads.H * kThreads / 2, "half the number of threads");
+  for (const auto& row : p.rows) {
+    if (row.view != nullptr) narrow(reach(*row.view, 1), "the reach of a sequence's rows");
   }
 }
 
 RowStrides strides_of(const Problem& p, RowTensor tensor) {
-  return {p.rows[tensor].batch_stride, p.rows[tensor].token_stride};
+  return {p.rows[tensor].batch_stride, narrow(p.rows[tensor].token_stride, "a token's stride")};
 }
 
 Index index_of(const IndexView& view) {
-  return {view.batch_stride, view.column_stride, view.is_64 ? 1 : 0};
+  return {view.batch_stride, narrow(view.column_stride, "a stride of the indices"),
+          view.is_64 ? 1 : 0};
 }
 
 const void* data_of(const TensorView* tensor) { return tensor == nullptr ? nullptr : tensor->data; }
 
-std::int64_t stride_or_zero(const TensorView* tensor) {
-  return tensor == nullptr ? 0 : stride_of(*tensor, 0);
+std::int32_t stride_or_zero(const TensorView* tensor) {
+  return tensor == nullptr ? 0 : narrow(stride_of(*tensor, 0), "the stride of a weight");
 }
 
 void add_parameters(const Problem& p, KernelParameters& parameters) {
@@ -285,13 +302,17 @@ void add_parameters(const Problem& p, KernelParameters& parameters) {
   for (const IndexView* view : {&p.read_index, &p.write_index, &p.accepted}) {
     parameters.add(index_of(*view));
   }
-  parameters.add(Sizes{p.slots, p.history, p.tokens, stride_of(*p.state, 0),
-                       stride_of(*p.conv_state, 0), stride_of(*p.conv_state, 1),
-                       stride_of(*p.conv_state, 2), stride_of(*p.conv_weight, 0),
-                       stride_of(*p.conv_weight, 1), stride_or_zero(p.conv_bias),
+  const auto stride = [](const TensorView& tensor, std::size_t dimension) {
+    return narrow(stride_of(tensor, dimension), "a stride");
+  };
+  parameters.add(Sizes{p.slots, stride_of(*p.state, 0), stride_of(*p.conv_state, 0),
+                       narrow(p.history, "the history"), narrow(p.tokens, "the number of tokens"),
+                       stride(*p.conv_state, 1), stride(*p.conv_state, 2), stride(*p.conv_weight, 0),
+                       stride(*p.conv_weight, 1), stride_or_zero(p.conv_bias),
                        stride_or_zero(p.a_log), stride_or_zero(p.dt_bias),
                        stride_or_zero(p.norm_weight), p.speculative ? 1 : 0,
-                       p.zero_is_padding ? 1 : 0, p.index_columns,
+                       p.zero_is_padding ? 1 : 0,
+                       narrow(p.index_columns, "the number of columns of state_indices"),
                        static_cast<float>(p.norm_eps)});
 }
 
@@ -360,9 +381,11 @@ std::vector<Operator::NamedVariant> variants() {
   choice.vector = 4;
   for (const Rows& rows : kRows) add(rows, choice, "");
   choice.keys_are_last = false;
+  choice.vector = 2;
   choice.rounds_as_transformers = true;
   for (const Rows& rows : kRows) add(rows, choice, " [K,V] transformers");
   choice.keys_are_last = true;
+  choice.vector = 4;
   choice.rounds_as_transformers = false;
   for (const std::int64_t groups : {1, 2, 4, 8}) {
     choice.heads.G = groups;
