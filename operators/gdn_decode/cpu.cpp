@@ -301,11 +301,10 @@ class Worker {
         if (p_.norm_weight != nullptr) {
           const Strided z = in_row(*p_.layouts->z, head, g, sequence, t);
           kernels_.widen[row_code_](z.data, z.stride, gate_.data(), V);
-          kernels_.gated_norm(
-              {core, norm_weight_.data(), gate_.data(), core, static_cast<float>(p_.norm_eps),
-               p_.gate_is_sigmoid, V},
-              p_.rounds_as_transformers ? kernels_.round[row_code_] : nullptr,
-              rounds_product ? kernels_.round[row_code_] : nullptr);
+          kernels_.gated_norm({core, norm_weight_.data(), gate_.data(), core,
+                               static_cast<float>(p_.norm_eps), p_.gate_is_sigmoid, V},
+                              p_.rounds_as_transformers ? kernels_.round[row_code_] : nullptr,
+                              rounds_product ? kernels_.round[row_code_] : nullptr);
         }
         kernels_.narrow[row_code_](core, address(*p_.out, out_offset(head, g, sequence, t)), V);
       }
@@ -340,14 +339,14 @@ class Worker {
   const std::int64_t values_;   ///< V, padded.
   const std::int64_t columns_;  ///< W - 1 inputs before the tokens, and the tokens.
   std::vector<float> inputs_;   ///< [columns, lanes]
-  std::vector<float> convolved_;             ///< [tokens, lanes]; q and k normalised.
-  std::vector<float> weights_, bias_;        ///< [taps, lanes], [lanes]
+  std::vector<float> convolved_;       ///< [tokens, lanes]; q and k normalised.
+  std::vector<float> weights_, bias_;  ///< [taps, lanes], [lanes]
   std::int64_t head_of_weights_ = -1;
-  std::vector<float> decay_, beta_;          ///< [tokens, padded G]
-  std::vector<float> core_;                  ///< [tokens, G, padded V]
-  std::vector<float> norm_weight_, gate_;    ///< [padded V]
+  std::vector<float> decay_, beta_;        ///< [tokens, padded G]
+  std::vector<float> core_;                ///< [tokens, G, padded V]
+  std::vector<float> norm_weight_, gate_;  ///< [padded V]
   std::array<std::vector<float>, 3> gate_scratch_;
-  std::vector<std::byte> unwritten_;         ///< A state that no slot keeps.
+  std::vector<std::byte> unwritten_;  ///< A state that no slot keeps.
 };
 
 }  // namespace

@@ -148,9 +148,8 @@ void l2_normalise(float* values, std::int64_t count, float eps, float scale) {
 /// Inner product of two padded vectors that are zero beyond count.
 float dot(const float* a, const float* b, std::int64_t count) {
   Value total(0.0F);
-  for_each_padded(count, [&](std::int64_t i) {
-    total = cpu::fma(cpu::load(a + i), cpu::load(b + i), total);
-  });
+  for_each_padded(
+      count, [&](std::int64_t i) { total = cpu::fma(cpu::load(a + i), cpu::load(b + i), total); });
   return sum(total);
 }
 

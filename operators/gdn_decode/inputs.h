@@ -1,188 +1,144 @@
 #pragma once
 
-// From the rows to what the recurrence needs: convolution, SiLU, norms and gates.
+// From the rows to what the recurrence needs: convolution, SiLU and gates.
 
 #include "step.h"
 
 namespace {
 
-// A lane's channels are neighbours, so that they can be read together.
-constexpr int kChannels = TF_K > kHeadValues ? TF_K : kHeadValues;
-constexpr int kPerLane = (kChannels + kVectorLanes - 1) / kVectorLanes;
-// Vectors: query, key, then the values of each head.
-constexpr int kVectors = 2 + TF_G;
+// Neighbouring channels that a thread takes together; query, key and values of a block follow each
+// other, and thread after thread takes its own until all are taken.
+constexpr int kTogether = TF_PAIRS ? 2 : 1;
+constexpr int kPasses = (kChannels + kThreads * kTogether - 1) / (kThreads * kTogether);
 
-struct Vector {
-  tf::i32 base, stride, count;  // In a row: count is 0 beyond the last vector.
-  tf::i32 channel;              // Its first in conv_state.
-  tf::i32 shared;               // Its place in a token's shared memory.
+// Channels of a block, numbered as they lie in shared memory.
+struct Channel {
+  tf::i32 column;  // In a row.
+  tf::i32 stride;  // From channel to channel there.
+  tf::i32 conv;    // In conv_state.
 };
-TF_DEVICE Vector vector_number(int i, const Block& block) {
-  if (i >= kVectors) return {};
-  if (i == 0) return {TF_Q_BASE + block.head * TF_Q_HEAD, TF_Q_INNER, TF_K, block.head * TF_K, 0};
-  if (i == 1) {
-    return {TF_K_BASE + block.head * TF_K_HEAD, TF_K_INNER, TF_K, (TF_H + block.head) * TF_K, TF_K};
+TF_DEVICE Channel channel_number(int c, const Block& block) {
+  if (c < TF_K) {
+    return {TF_Q_BASE + block.head * TF_Q_HEAD + c * TF_Q_INNER, TF_Q_INNER, block.head * TF_K + c};
   }
-  const int group = i - 2;
-  const int first = block.part * kHeadValues;
-  return {TF_V_BASE + block.head * TF_V_HEAD + group * TF_V_GROUP + first * TF_V_INNER, TF_V_INNER,
-          kHeadValues, 2 * TF_H * TF_K + (block.head * TF_G + group) * TF_V + first,
-          kCore + group * kHeadValues};
+  if (c < 2 * TF_K) {
+    c -= TF_K;
+    return {TF_K_BASE + block.head * TF_K_HEAD + c * TF_K_INNER, TF_K_INNER,
+            (TF_H + block.head) * TF_K + c};
+  }
+  c -= 2 * TF_K;
+  const int group = c / kHeadValues;
+  const int value = block.part * kHeadValues + c % kHeadValues;
+  return {TF_V_BASE + block.head * TF_V_HEAD + group * TF_V_GROUP + value * TF_V_INNER, TF_V_INNER,
+          2 * TF_H * TF_K + (block.head * TF_G + group) * TF_V + value};
 }
 
-// The raw inputs of a lane's channels, the newest last. Before the first token, taps[.][0] is unset.
+// The raw inputs of a thread's channels, the newest last. Before the first token, taps[.][0] is
+// unset.
 struct Window {
-  Row taps[kPerLane][TF_TAPS];
+  Row taps[kTogether][TF_TAPS];
 };
 
 // Where the convolution reads and writes.
 struct Convolution {
-  const Row* row;       // Of the sequence's first token.
-  tf::i64 token;        // From token to token.
-  const Row* history;   // [channels, history] of the slot that is read
-  Row* target;          // and of the one that is written; null: none.
-  tf::i64 first;        // The window's first column.
+  const Row* row;      // Of the sequence's first token,
+  tf::i32 token;       // and from token to token.
+  const Row* history;  // [channels, history] of the slot that is read,
+  Row* target;         // and of the one that is written; null: none.
+  tf::i32 first;       // The window's first column.
 };
 
-// Of a lane's channels, element i lies at pointer + i * stride.
-template <bool Together>
-TF_DEVICE void read(Row (&values)[kPerLane], const Row* pointer, tf::i64 stride, int valid) {
-  if constexpr (Together) {
-    const auto all = tf::load<kPerLane>(pointer);
-    TF_UNROLL for (int i = 0; i < kPerLane; ++i) values[i] = all[i];
-  } else {
-    TF_UNROLL for (int i = 0; i < kPerLane; ++i) {
-      if (i < valid) values[i] = pointer[i * stride];
-    }
-  }
+// A thread's neighbours, `stride` apart: 1 where pairs are taken.
+TF_DEVICE void read(Row (&values)[kTogether], const Row* pointer) {
+  const auto all = tf::load<kTogether>(pointer);
+  TF_UNROLL for (int i = 0; i < kTogether; ++i) values[i] = all[i];
 }
-
-TF_DEVICE void read_weights(float (&weights)[kPerLane][TF_TAPS], const Row* weight, int channel,
-                            int valid, const Sizes& sizes) {
-#if TF_ROWS_TOGETHER
-  const auto all = tf::load<kPerLane * TF_TAPS>(weight + channel * TF_TAPS);
-#endif
-  TF_UNROLL for (int i = 0; i < kPerLane; ++i) {
-    TF_UNROLL for (int w = 0; w < TF_TAPS; ++w) {
-#if TF_ROWS_TOGETHER
-      weights[i][w] = tf::to_float(all[i * TF_TAPS + w]);
-#else
-      weights[i][w] = 0.0f;
-      if (i < valid) {
-        weights[i][w] = tf::to_float(
-            weight[(channel + i) * sizes.weight_channel + w * sizes.weight_tap]);
-      }
-#endif
-    }
-  }
-}
-
-TF_DEVICE void write_column(const Convolution& conv, const Sizes& sizes, int channel, int valid,
-                            tf::i64 column, const Window& window, int tap) {
-  Row* const target =
-      conv.target + channel * sizes.conv_channel + column * sizes.conv_column;
+TF_DEVICE void read_column(Row (&values)[kTogether], const Row* column, const Sizes& sizes) {
 #if TF_CHANNELS_TOGETHER
-  tf::Vector<Row, kPerLane> all;
-  TF_UNROLL for (int i = 0; i < kPerLane; ++i) all[i] = window.taps[i][tap];
-  tf::store(target, all);
+  read(values, column);
 #else
-  TF_UNROLL for (int i = 0; i < kPerLane; ++i) {
-    if (i < valid) target[i * sizes.conv_channel] = window.taps[i][tap];
-  }
+  TF_UNROLL for (int i = 0; i < kTogether; ++i) values[i] = column[i * sizes.conv_channel];
+#endif
+}
+TF_DEVICE void write_column(Row* column, const Window& window, int tap, const Sizes& sizes) {
+#if TF_CHANNELS_TOGETHER
+  tf::Vector<Row, kTogether> all;
+  TF_UNROLL for (int i = 0; i < kTogether; ++i) all[i] = window.taps[i][tap];
+  tf::store(column, all);
+#else
+  TF_UNROLL for (int i = 0; i < kTogether; ++i) column[i * sizes.conv_channel] =
+      window.taps[i][tap];
 #endif
 }
 
-// The raw inputs are kept: the newest TF_TAPS of them, or as many as there are columns.
-TF_DEVICE void write_window(const Convolution& conv, const Sizes& sizes, const Vector& vector,
-                            int lane, const Window& window) {
-  const int c = lane * kPerLane;
-  const tf::i64 columns = tf::min(sizes.history, static_cast<tf::i64>(kOneToken ? TF_TAPS : TF_TAPS - 1));
+// The raw inputs are kept: the newest TF_TAPS of them (TF_TAPS - 1 after several tokens, when the
+// window holds no more), or as many as there are columns. `target`: the channel's first column.
+TF_DEVICE void write_window(Row* target, const Window& window, const Sizes& sizes) {
+  const int most = kOneToken ? TF_TAPS : TF_TAPS - 1;
   TF_UNROLL for (int tap = 0; tap < TF_TAPS; ++tap) {
-    const tf::i64 column = sizes.history - TF_TAPS + tap;
-    if (tap >= TF_TAPS - columns) {
-      write_column(conv, sizes, vector.channel + c, vector.count - c, column, window, tap);
-    }
+    const int column = sizes.history - TF_TAPS + tap;
+    if (column < 0 || tap < TF_TAPS - most) continue;
+    write_column(target + column * sizes.conv_column, window, tap, sizes);
   }
 }
 
-// Where the history is longer than the window: it moves on by as many columns as there are tokens.
-// In ascending order, and so in place.
-TF_DEVICE void move_history(const Convolution& conv, const Sizes& sizes, const Vector& vector,
-                            int lane) {
-  const tf::i64 kept = kOneToken ? TF_TAPS : TF_TAPS - 1;
-  for (tf::i64 column = 0; column < sizes.history - kept; ++column) {
-    const tf::i64 from = column + sizes.tokens;
-    for (int c = lane * kPerLane; c < tf::min(vector.count, (lane + 1) * kPerLane); ++c) {
-      const tf::i64 channel = (vector.channel + c) * sizes.conv_channel;
-      conv.target[channel + column * sizes.conv_column] =
+// A history that is longer than the window moves on by as many columns as there are tokens. In
+// ascending order, and so in place.
+TF_DEVICE void move_history(const Convolution& conv, const Channel& channel, const Sizes& sizes) {
+  const int kept = kOneToken ? TF_TAPS : TF_TAPS - 1;
+  for (int column = 0; column < sizes.history - kept; ++column) {
+    const int from = column + sizes.tokens;
+    TF_UNROLL for (int i = 0; i < kTogether; ++i) {
+      const int at = (channel.conv + i) * sizes.conv_channel;
+      conv.target[at + column * sizes.conv_column] =
           from < sizes.history
-              ? conv.history[channel + from * sizes.conv_column]
-              : conv.row[(from - sizes.history) * conv.token + vector.base + c * vector.stride];
+              ? conv.history[at + from * sizes.conv_column]
+              : conv.row[(from - sizes.history) * conv.token + channel.column + i * channel.stride];
     }
   }
 }
 
-// Convolution, SiLU and, for query and key, the norm of every token, into shared memory. Leaves the
-// last inputs in `window`. All lanes of a wave call it together.
-TF_DEVICE void convolve(const Convolution& conv, const Sizes& sizes, const Vector& vector,
-                        bool is_query, bool is_normalised, int lane, const Row* conv_weight,
-                        const Row* conv_bias, float* shared, Window& window) {
-  const int c = lane * kPerLane;
-  const int valid = vector.count - c;  // At most 0: none.
-  const int channel = vector.channel + c;
-  float weights[kPerLane][TF_TAPS], bias[kPerLane];
-  TF_UNROLL for (int i = 0; i < kPerLane; ++i) bias[i] = 0.0f;
-  Row column[kPerLane];
-  if (valid > 0) {
-    TF_UNROLL for (int w = 0; w < TF_TAPS - 1; ++w) {
-      read<TF_CHANNELS_TOGETHER>(column,
-                                 conv.history + channel * sizes.conv_channel +
-                                     (conv.first + w) * sizes.conv_column,
-                                 sizes.conv_channel, valid);
-      TF_UNROLL for (int i = 0; i < kPerLane; ++i) window.taps[i][w + 1] = column[i];
+// Convolution and SiLU of every token, into shared memory; moves the history on, except for the
+// window's own inputs without speculation: those are left in `window`.
+TF_DEVICE void convolve(const Convolution& conv, const Sizes& sizes, const Channel& channel,
+                        const Row* conv_weight, const Row* conv_bias, float* shared,
+                        Window& window) {
+  const int at = channel.conv * sizes.conv_channel;
+  Row column[kTogether];
+  TF_UNROLL for (int w = 0; w < TF_TAPS - 1; ++w) {
+    read_column(column, conv.history + at + (conv.first + w) * sizes.conv_column, sizes);
+    TF_UNROLL for (int i = 0; i < kTogether; ++i) window.taps[i][w + 1] = column[i];
+  }
+#if TF_PAIRS
+  const auto weights = tf::load<kTogether * TF_TAPS>(conv_weight + channel.conv * TF_TAPS);
+#else
+  Row weights[TF_TAPS];
+  TF_UNROLL for (int w = 0; w < TF_TAPS; ++w) {
+    weights[w] = conv_weight[channel.conv * sizes.weight_channel + w * sizes.weight_tap];
+  }
+#endif
+  if (conv.target && sizes.speculative) {
+    // From the window's second on, then every token.
+    TF_UNROLL for (int w = 0; w < TF_TAPS - 2; ++w) {
+      write_column(conv.target + at + w * sizes.conv_column, window, w + 2, sizes);
     }
-    read_weights(weights, conv_weight, channel, valid, sizes);
-    if (conv_bias) {
-      TF_UNROLL for (int i = 0; i < kPerLane; ++i) {
-        if (i < valid) bias[i] = tf::to_float(conv_bias[(channel + i) * sizes.bias_channel]);
+  } else if (conv.target && TF_SPLIT == 1) {
+    move_history(conv, channel, sizes);
+  }
+  for (int t = 0; t < (kOneToken ? 1 : sizes.tokens); ++t) {
+    read(column, conv.row + t * conv.token + channel.column);
+    TF_UNROLL for (int i = 0; i < kTogether; ++i) {
+      TF_UNROLL for (int w = 0; w < TF_TAPS - 1; ++w) window.taps[i][w] = window.taps[i][w + 1];
+      window.taps[i][TF_TAPS - 1] = column[i];
+      float y = conv_bias ? tf::to_float(conv_bias[(channel.conv + i) * sizes.bias_channel]) : 0.0f;
+      TF_UNROLL for (int w = 0; w < TF_TAPS; ++w) {
+        y = tf::fma(tf::to_float(weights[i * TF_TAPS + w]), tf::to_float(window.taps[i][w]), y);
       }
+      shared[t * kToken + i] = stored(silu(stored(y)));
     }
     if (conv.target && sizes.speculative) {
-      // From the window's second on, then every token.
-      TF_UNROLL for (int w = 0; w < TF_TAPS - 2; ++w) {
-        write_column(conv, sizes, channel, valid, w, window, w + 2);
-      }
-    } else if (conv.target && TF_SPLIT == 1) {
-      move_history(conv, sizes, vector, lane);
-    }
-  }
-  const int tokens = kOneToken ? 1 : static_cast<int>(sizes.tokens);
-  for (int t = 0; t < tokens; ++t) {
-    float values[kPerLane];
-    float squares = 0.0f;
-    TF_UNROLL for (int i = 0; i < kPerLane; ++i) values[i] = 0.0f;
-    if (valid > 0) {
-      read<TF_ROWS_TOGETHER>(column, conv.row + t * conv.token + vector.base + c * vector.stride,
-                             vector.stride, valid);
-      TF_UNROLL for (int i = 0; i < kPerLane; ++i) {
-        TF_UNROLL for (int w = 0; w < TF_TAPS - 1; ++w) window.taps[i][w] = window.taps[i][w + 1];
-        window.taps[i][TF_TAPS - 1] = column[i];
-        float y = bias[i];
-        TF_UNROLL for (int w = 0; w < TF_TAPS; ++w) {
-          y = tf::fma(weights[i][w], tf::to_float(window.taps[i][w]), y);
-        }
-        if (i < valid) values[i] = stored(silu(stored(y)));
-        squares = tf::fma(values[i], values[i], squares);
-      }
-      if (conv.target && sizes.speculative) {
-        write_column(conv, sizes, channel, valid, TF_TAPS - 2 + t, window, TF_TAPS - 1);
-      }
-    }
-    float factor = tf::rsqrt(tf::subgroup_sum<kVectorLanes>(squares) + 1e-6f);
-    if (is_query) factor *= tf::rsqrt(static_cast<float>(TF_K));
-    if (!is_normalised) factor = 1.0f;
-    TF_UNROLL for (int i = 0; i < kPerLane; ++i) {
-      if (i < valid) shared[t * kToken + vector.shared + c + i] = values[i] * factor;
+      write_column(conv.target + at + (TF_TAPS - 2 + t) * sizes.conv_column, window, TF_TAPS - 1,
+                   sizes);
     }
   }
 }
@@ -195,9 +151,8 @@ TF_DEVICE float softplus(float x) {
   return u == 1.0f ? e : tf::log(u) * (e / (u - 1.0f));
 }
 
-TF_DEVICE void compute_gates(const Row* a_row, const Row* b_row, int value_head,
-                             const ALog* a_log, const DtBias* dt_bias, const Sizes& sizes,
-                             float& decay, float& beta) {
+TF_DEVICE void compute_gates(const Row* a_row, const Row* b_row, int value_head, const ALog* a_log,
+                             const DtBias* dt_bias, const Sizes& sizes, float& decay, float& beta) {
   const float x = tf::to_float(*a_row) + tf::to_float(dt_bias[value_head * sizes.dt_bias]);
   const float rate = tf::exp(tf::to_float(a_log[value_head * sizes.a_log]));
   decay = tf::exp(-rate * softplus(x));

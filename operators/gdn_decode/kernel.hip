@@ -7,19 +7,19 @@
 // write their share of it only after the cluster's barrier, when all have read it. The tokens of a
 // call are walked inside the block, and the state is read and written once for all of them.
 //
-//   before the barrier   the first loads of the state go out; subgroups of 32 lanes each take one
-//                        query, key or value vector: convolution, SiLU and q/k norm (inputs.h)
+//   before the barrier   the first loads of the state go out; every thread takes a few channels:
+//                        convolution and SiLU (inputs.h)
 //   then                 the recurrence, through registers (state.h) or the copy engine
 //                        (state_bulk.h)
 //   after a barrier      subgroups of 32 lanes each take one value head: norm and gate (output.h)
 //
-// Constants: TF_H, TF_G, TF_K, TF_V, TF_TAPS; element types (0 f32, 1 f16, 2 bf16) TF_ROW, TF_STATE,
-// TF_A_LOG, TF_DT_BIAS, TF_NORM (-1: no norm); TF_KEYS_LAST; TF_TRANSFORMERS (rounding), TF_SIGMOID;
-// where the segments of the rows are: TF_<segment>_BASE, _HEAD, _GROUP, _INNER for Q, K, V, Z, B, A.
-// How it is done: TF_TOKENS (1, or 0: the launch says), TF_SPLIT, TF_BULK, TF_VECTOR (elements of
-// the state in one access), TF_LANES and TF_DEPTH (state.h), and whether the neighbouring channels
-// of a lane lie together, aligned: TF_ROWS_TOGETHER in rows, weights and out, TF_CHANNELS_TOGETHER in
-// conv_state.
+// Constants: TF_H, TF_G, TF_K, TF_V, TF_TAPS; element types (0 f32, 1 f16, 2 bf16) TF_ROW,
+// TF_STATE, TF_A_LOG, TF_DT_BIAS, TF_NORM (-1: no norm); TF_KEYS_LAST; TF_TRANSFORMERS (rounding),
+// TF_SIGMOID; where the segments of the rows are: TF_<segment>_BASE, _HEAD, _GROUP, _INNER for Q,
+// K, V, Z, B, A. How it is done: TF_TOKENS (1, or 0: the launch says), TF_SPLIT, TF_BULK, TF_VECTOR
+// (elements of the state in one access), TF_LANES and TF_DEPTH (state.h); and what lies together,
+// aligned, so that it is accessed at once: TF_PAIRS, two channels in rows and weights,
+// TF_CHANNELS_TOGETHER, in conv_state too; TF_OUTPUTS_TOGETHER, a lane's part of z and out.
 
 #include "inputs.h"
 #include "output.h"
@@ -31,45 +31,46 @@
 #define TF_BLOCKS_OF_A_HEAD
 #endif
 
-TF_KERNEL_RESIDENT(256, TF_RESIDENT)
+TF_KERNEL(256)
 TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
     Row* out, const Row* qkv, const Row* z_rows, const Row* b_rows, const Row* a_rows,
     Row* conv_state, State* state, const Row* conv_weight, const Row* conv_bias, const ALog* a_log,
-    const DtBias* dt_bias, const Norm* norm_weight, const void* read_index,
-    const void* write_index, const void* accepted, RowStrides qkv_strides, RowStrides z_strides,
-    RowStrides b_strides, RowStrides a_strides, Index read_strides, Index write_strides,
-    Index accepted_strides, Sizes sizes) {
+    const DtBias* dt_bias, const Norm* norm_weight, const void* read_index, const void* write_index,
+    const void* accepted, RowStrides qkv_strides, RowStrides z_strides, RowStrides b_strides,
+    RowStrides a_strides, Index read_strides, Index write_strides, Index accepted_strides,
+    Sizes sizes) {
   TF_SHARED_DYNAMIC(float, shared);
   const int thread = static_cast<int>(tf::thread_x());
   const Block block = block_here();
   const int head = block.head;
-  const int tokens = kOneToken ? 1 : static_cast<int>(sizes.tokens);
+  const int tokens = kOneToken ? 1 : sizes.tokens;
   // Of [tokens, HV, V].
-  Row* const own_out = out + (block.sequence * tokens * TF_H + head) * (TF_G * TF_V) +
-                       block.part * kHeadValues;
+  Row* const own_out =
+      out + (block.sequence * tokens * TF_H + head) * (TF_G * TF_V) + block.part * kHeadValues;
 
   // Where this sequence reads and writes.
   tf::i64 read = block.sequence, conv_read = block.sequence, conv_write = block.sequence;
-  tf::i64 first = sizes.history - (TF_TAPS - 1);
+  tf::i32 first = sizes.history - (TF_TAPS - 1);
   if (read_index) {
     read = conv_read = slot_of(sizes, index_at(read_index, read_strides, block.sequence, 0));
     conv_write = slot_of(sizes, index_at(write_index, write_strides, block.sequence, 0));
     if (sizes.speculative && read >= 0) {
-      first = index_at(accepted, accepted_strides, block.sequence, 0) - 1;
+      const tf::i64 count = index_at(accepted, accepted_strides, block.sequence, 0);
       const bool fits =
-          first >= 0 && first < sizes.index_columns && first + TF_TAPS - 1 <= sizes.history;
+          count >= 1 && count <= sizes.index_columns && count + TF_TAPS - 2 <= sizes.history;
+      first = static_cast<tf::i32>(count) - 1;
       read = fits ? slot_of(sizes, index_at(read_index, read_strides, block.sequence, first)) : -1;
     }
   }
   if (read < 0) {  // Padding: zeros, and nothing else is touched.
     for (int i = thread; i < tokens * TF_G * kHeadValues; i += kThreads) {
-      own_out[i / (TF_G * kHeadValues) * (TF_H * TF_G * TF_V) +
-              i / kHeadValues % TF_G * TF_V + i % kHeadValues] = tf::from_float<Row>(0.0f);
+      own_out[i / (TF_G * kHeadValues) * (TF_H * TF_G * TF_V) + i / kHeadValues % TF_G * TF_V +
+              i % kHeadValues] = tf::from_float<Row>(0.0f);
     }
     return;
   }
 #if TF_SPLIT > 1
-  TF_SHARED(float, squares_of, TF_SPLIT * TF_G);
+  TF_SHARED(float, squares_of, TF_SPLIT* TF_G);
   tf::cluster_arrive();  // Waited for before the first block writes into another.
 #endif
 
@@ -83,27 +84,22 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
 #endif
   pipeline.start(state_from, block.part);
 
-  const Convolution conv = {
-      qkv + block.sequence * qkv_strides.batch, qkv_strides.token,
-      conv_state + conv_read * sizes.conv_slot,
-      conv_write < 0 ? nullptr : conv_state + conv_write * sizes.conv_slot, first};
-  const int vector_lane = thread % kVectorLanes;
-  const int subgroup = thread / kVectorLanes;
-  Window window;  // Of the first round, which query and key are in.
-  TF_UNROLL for (int round = 0; round < kVectors; round += kVectorsAtOnce) {
-    const int number = round + subgroup;
-    const Vector vector = vector_number(number, block);
-    Window later;
-    Window& own = round == 0 ? window : later;
-    convolve(conv, sizes, vector, number == 0, number < 2, vector_lane, conv_weight, conv_bias,
-             shared, own);
-    if (conv.target && !sizes.speculative && (TF_SPLIT == 1 || number >= 2) &&
-        vector_lane * kPerLane < vector.count) {
-      write_window(conv, sizes, vector, vector_lane, own);
+  const Convolution conv = {qkv + block.sequence * qkv_strides.batch, qkv_strides.token,
+                            conv_state + conv_read * sizes.conv_slot,
+                            conv_write < 0 ? nullptr : conv_state + conv_write * sizes.conv_slot,
+                            first};
+  Window windows[kPasses];
+  TF_UNROLL for (int pass = 0; pass < kPasses; ++pass) {
+    const int c = (pass * kThreads + thread) * kTogether;
+    if (c >= kChannels) continue;
+    const Channel channel = channel_number(c, block);
+    convolve(conv, sizes, channel, conv_weight, conv_bias, shared + c, windows[pass]);
+    if (conv.target && !sizes.speculative && (TF_SPLIT == 1 || c >= 2 * TF_K)) {
+      write_window(conv.target + channel.conv * sizes.conv_channel, windows[pass], sizes);
     }
   }
 
-  // By the last threads, whose subgroups have the fewest channels.
+  // By the last threads, which have the fewest channels.
   for (int i = kThreads - 1 - thread; i < tokens * TF_G; i += kThreads) {
     const int t = i / TF_G;
     const int g = i % TF_G;
@@ -115,6 +111,8 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
                   head * TF_G + g, a_log, dt_bias, sizes, token[kDecay + g],
                   token[kDecay + TF_G + g]);
   }
+  const int head_lane = thread % kHeadLanes;
+  const int subgroup = thread / kHeadLanes;
   const auto read_gate_of = [&](Gate& gate, int i) {
 #if TF_NORM >= 0
     const int t = i / TF_G;
@@ -122,7 +120,7 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
     read_gate(gate,
               z_rows + block.sequence * z_strides.batch + t * z_strides.token + TF_Z_BASE +
                   head * TF_Z_HEAD + g * TF_Z_GROUP,
-              norm_weight, block.part, vector_lane, sizes);
+              norm_weight, block.part, head_lane, sizes);
 #endif
   };
   Gate gate;
@@ -131,10 +129,10 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
 
   const auto target_after = [&](int t) -> State* {
     if (!sizes.speculative && t + 1 < tokens) return nullptr;
-    const tf::i64 slot =
-        write_index ? slot_of(sizes, index_at(write_index, write_strides, block.sequence,
-                                              sizes.speculative ? t : 0))
-                    : block.sequence;
+    const tf::i64 slot = write_index
+                             ? slot_of(sizes, index_at(write_index, write_strides, block.sequence,
+                                                       sizes.speculative ? t : 0))
+                             : block.sequence;
     return slot < 0 ? nullptr : state + slot * sizes.state_slot + own_state;
   };
 #if TF_BULK
@@ -147,16 +145,16 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
 #endif
   tf::block_sync();
 
-  for (int round = 0; round < tokens * TF_G; round += kVectorsAtOnce) {
+  for (int round = 0; round < tokens * TF_G; round += kHeadsAtOnce) {
     const int i = round + subgroup;
     const bool valid = i < tokens * TF_G;
     const int t = valid ? i / TF_G : 0;
     const int g = valid ? i % TF_G : 0;
     const float* const core = shared + t * kToken + kCore + g * kHeadValues;
-    float squares = TF_NORM >= 0 ? sum_of_squares(core, vector_lane) : 0.0f;
+    float squares = TF_NORM >= 0 ? sum_of_squares(core, head_lane) : 0.0f;
 #if TF_SPLIT > 1
-    if (valid && vector_lane < TF_SPLIT) {
-      tf::store_to_block(&squares_of[block.part * TF_G + g], static_cast<tf::u32>(vector_lane),
+    if (valid && head_lane < TF_SPLIT) {
+      tf::store_to_block(&squares_of[block.part * TF_G + g], static_cast<tf::u32>(head_lane),
                          squares);
     }
     tf::cluster_arrive();
@@ -167,14 +165,15 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
     if (!valid) continue;
     if (!kOneToken || round > 0) read_gate_of(gate, i);
     write_output(own_out + t * (TF_H * TF_G * TF_V) + g * TF_V, core, gate,
-                 tf::rsqrt(squares / TF_V + sizes.norm_eps), vector_lane);
+                 tf::rsqrt(squares / TF_V + sizes.norm_eps), head_lane);
   }
 #if TF_SPLIT > 1
   // Now every block of the cluster has read the history of query and key.
-  const int lanes_of_part = kVectorLanes / TF_SPLIT;
-  if (conv.target && subgroup < 2 && vector_lane / lanes_of_part == block.part &&
-      vector_lane * kPerLane < TF_K) {
-    write_window(conv, sizes, vector_number(subgroup, block), vector_lane, window);
+  TF_UNROLL for (int pass = 0; pass < kPasses; ++pass) {
+    const int c = (pass * kThreads + thread) * kTogether;
+    if (!conv.target || c >= 2 * TF_K || c / (2 * TF_K / TF_SPLIT) != block.part) continue;
+    write_window(conv.target + channel_number(c, block).conv * sizes.conv_channel, windows[pass],
+                 sizes);
   }
 #endif
 #if TF_BULK

@@ -6,7 +6,9 @@
 
 namespace {
 
-constexpr int kOutputs = (kHeadValues + kVectorLanes - 1) / kVectorLanes;  // Per lane, neighbours.
+constexpr int kHeadLanes = 32;  // Share the values of a head,
+constexpr int kHeadsAtOnce = kThreads / kHeadLanes;
+constexpr int kOutputs = (kHeadValues + kHeadLanes - 1) / kHeadLanes;  // neighbours per lane.
 
 // What a lane needs besides the core, for one head of one token.
 struct Gate {
@@ -18,12 +20,12 @@ TF_DEVICE void read_gate(Gate& gate, const Row* z, const Norm* norm_weight, int 
   const int c = lane * kOutputs;
   if (c >= kHeadValues) return;
   const int e = part * kHeadValues + c;
-#if TF_ROWS_TOGETHER
+#if TF_OUTPUTS_TOGETHER
   const auto all = tf::load<kOutputs>(z + e);
 #endif
   TF_UNROLL for (int i = 0; i < kOutputs; ++i) {
     if (c + i >= kHeadValues) continue;
-#if TF_ROWS_TOGETHER
+#if TF_OUTPUTS_TOGETHER
     gate.z[i] = all[i];
 #else
     gate.z[i] = z[(e + i) * TF_Z_INNER];
@@ -39,7 +41,7 @@ TF_DEVICE float sum_of_squares(const float* core, int lane) {
     const float value = c < kHeadValues ? stored(core[c]) : 0.0f;
     squares = tf::fma(value, value, squares);
   }
-  return tf::subgroup_sum<kVectorLanes>(squares);
+  return tf::subgroup_sum<kHeadLanes>(squares);
 }
 
 // `target`: the head's outputs, from this block's first value on.
@@ -59,7 +61,7 @@ TF_DEVICE void write_output(Row* target, const float* core, [[maybe_unused]] con
 #endif
     all[i] = tf::from_float<Row>(value);
   }
-#if TF_ROWS_TOGETHER
+#if TF_OUTPUTS_TOGETHER
   tf::store(target + c, all);
 #else
   TF_UNROLL for (int i = 0; i < kOutputs; ++i) {

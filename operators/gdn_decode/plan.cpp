@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kKernel = "gdn_decode_step";
 constexpr std::uint32_t kThreads = 256;
-constexpr std::int64_t kVectorLanes = 32;        // Share a vector of channels; see kernel.hip.
+constexpr std::int64_t kHeadLanes = 32;            // Share the values of a head; see output.h.
 constexpr std::int64_t kMostElementsPerLane = 64;  // Of the state, in registers.
 // Of state_bulk.h.
 constexpr std::int64_t kBulkLanes = 8, kWarps = 8, kStages = 3, kChunkBytes = 4096;
@@ -64,14 +64,11 @@ struct Choice {
   std::optional<DType> norm;
   bool keys_are_last = true, rounds_as_transformers = false, gate_is_sigmoid = false;
   // How it is done: see kernel.hip.
-  bool one_token = true, bulk = false, rows_together = false, channels_together = false;
+  bool one_token = true, bulk = false;
+  bool pairs = false, channels_together = false, outputs_together = false;
   std::int64_t split = 1, vector = 1, lanes = 8, depth = 1;
 
   std::int64_t values() const { return heads.V / split; }  ///< Of each value head in a block.
-  std::int64_t channels_per_lane() const {
-    return (std::max(heads.K, values()) + kVectorLanes - 1) / kVectorLanes;
-  }
-  std::int64_t outputs_per_lane() const { return (values() + kVectorLanes - 1) / kVectorLanes; }
 };
 
 struct NamedConstant {
@@ -80,7 +77,7 @@ struct NamedConstant {
 };
 
 /// Names and values in one place, so that they cannot part.
-std::array<NamedConstant, 41> constants(const Choice& c, const RowLayouts& rows) {
+std::array<NamedConstant, 42> constants(const Choice& c, const RowLayouts& rows) {
   const Place z = rows.z.value_or(Place{});
   return {{
       {"TF_H", c.heads.H},
@@ -100,8 +97,9 @@ std::array<NamedConstant, 41> constants(const Choice& c, const RowLayouts& rows)
       {"TF_VECTOR", c.vector},
       {"TF_LANES", c.lanes},
       {"TF_DEPTH", c.depth},
-      {"TF_ROWS_TOGETHER", c.rows_together ? 1 : 0},
+      {"TF_PAIRS", c.pairs ? 1 : 0},
       {"TF_CHANNELS_TOGETHER", c.channels_together ? 1 : 0},
+      {"TF_OUTPUTS_TOGETHER", c.outputs_together ? 1 : 0},
       {"TF_TRANSFORMERS", c.rounds_as_transformers ? 1 : 0},
       {"TF_SIGMOID", c.gate_is_sigmoid ? 1 : 0},
       {"TF_Q_BASE", rows.q.base},
@@ -148,7 +146,8 @@ std::int64_t vector_of(const Choice& c, std::uintptr_t address, std::int64_t slo
   return 1;
 }
 
-/// Shared memory: q, k, the values and the gates of every token, then the stages of the copy engine.
+/// Shared memory: q, k, the values and the gates of every token, then the stages of the copy
+/// engine.
 std::int64_t shared_bytes(const Choice& c, std::int64_t tokens) {
   const std::int64_t token = 2 * c.heads.K + c.heads.G * c.values() + 2 * c.heads.G;
   if (c.bulk) return (token + 3) / 4 * 16 + kWarps * kStages * kChunkBytes;
@@ -161,37 +160,34 @@ bool is_power_of_two(std::int64_t n) { return (n & (n - 1)) == 0; }
 /// accessed at once.
 bool lie_together(const void* data, DType dtype, std::int64_t count,
                   std::initializer_list<std::int64_t> strides) {
-  const std::int64_t bytes = std::min<std::int64_t>(
-      count * static_cast<std::int64_t>(size_of(dtype)), kAccessBytes);
+  const std::int64_t bytes =
+      std::min<std::int64_t>(count * static_cast<std::int64_t>(size_of(dtype)), kAccessBytes);
   return is_power_of_two(count) &&
          reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(bytes) == 0 &&
          std::all_of(strides.begin(), strides.end(),
                      [&](std::int64_t stride) { return stride % count == 0; });
 }
 
-bool rows_lie_together(const Problem& p, const Choice& c) {
-  const std::int64_t channels = c.channels_per_lane();
-  const std::int64_t outputs = c.outputs_per_lane();
-  const auto places_fit = [&](const Place& place, std::int64_t count) {
-    const Problem::Row& row = p.rows[place.tensor];
-    return place.inner == 1 && lie_together(row.view->data, row.view->dtype, count,
-                                            {place.base, place.head, place.group,
-                                             row.batch_stride, row.token_stride});
-  };
-  const bool z_fits = p.norm_weight == nullptr || places_fit(*p.layouts->z, outputs);
-  return z_fits && c.heads.K % channels == 0 && c.values() % channels == 0 &&
-         c.values() % outputs == 0 && places_fit(p.layouts->q, channels) &&
-         places_fit(p.layouts->k, channels) && places_fit(p.layouts->v, channels) &&
-         stride_of(*p.conv_weight, 1) == 1 && stride_of(*p.conv_weight, 0) == p.taps &&
-         lie_together(p.conv_weight->data, c.row, channels * p.taps, {}) &&
-         lie_together(p.out->data, c.row, outputs, {});
+/// Whether `count` neighbours of a segment can be accessed at once.
+bool lie_together(const Problem& p, const Place& place, std::int64_t count) {
+  const Problem::Row& row = p.rows[place.tensor];
+  return place.inner == 1 &&
+         lie_together(row.view->data, row.view->dtype, count,
+                      {place.base, place.head, place.group, row.batch_stride, row.token_stride});
 }
 
-bool channels_lie_together(const Problem& p, const Choice& c) {
-  const std::int64_t channels = c.channels_per_lane();
+/// TF_PAIRS, TF_CHANNELS_TOGETHER and TF_OUTPUTS_TOGETHER of kernel.hip.
+void choose_accesses(const Problem& p, Choice& c) {
+  c.pairs = c.heads.K % 2 == 0 && c.values() % 2 == 0 && lie_together(p, p.layouts->q, 2) &&
+            lie_together(p, p.layouts->k, 2) && lie_together(p, p.layouts->v, 2) &&
+            stride_of(*p.conv_weight, 1) == 1 && stride_of(*p.conv_weight, 0) == p.taps &&
+            lie_together(p.conv_weight->data, c.row, 2 * p.taps, {});
   const TensorView& conv = *p.conv_state;
-  return c.heads.K % channels == 0 && c.values() % channels == 0 && stride_of(conv, 1) == 1 &&
-         lie_together(conv.data, c.row, channels, {stride_of(conv, 0), stride_of(conv, 2)});
+  c.channels_together = c.pairs && stride_of(conv, 1) == 1 &&
+                        lie_together(conv.data, c.row, 2, {stride_of(conv, 0), stride_of(conv, 2)});
+  const std::int64_t outputs = (c.values() + kHeadLanes - 1) / kHeadLanes;
+  c.outputs_together = c.values() % outputs == 0 && lie_together(p.out->data, c.row, outputs, {}) &&
+                       (p.norm_weight == nullptr || lie_together(p, *p.layouts->z, outputs));
 }
 
 /// Whether the copy engine of NVIDIA sm_90 and sm_100 is there, and clusters with it.
@@ -200,8 +196,9 @@ bool has_bulk_copies(const DeviceFacts& device) {
 }
 
 /// Blocks that share a key head, and who moves the state: figures of an H200 with 48 value heads of
-/// 128 x 128 in fp32, batches of 1 to 128. One block for a key head once there are enough of them to
-/// keep all multiprocessors reading; with few, latency decides, and registers beat the copy engine.
+/// 128 x 128 in fp32, batches of 1 to 128. One block for a key head once there are enough of them
+/// to keep all multiprocessors reading; with few, latency decides, and registers beat the copy
+/// engine.
 void choose_form(const Problem& p, const DeviceFacts& device, Choice& c) {
   const std::int64_t row_bytes = c.heads.K * static_cast<std::int64_t>(size_of(c.state));
   c.lanes = c.heads.K >= 16 * c.vector && c.keys_are_last ? 16 : 8;
@@ -222,12 +219,11 @@ void choose_form(const Problem& p, const DeviceFacts& device, Choice& c) {
   }
   const std::int64_t chunk_rows = kChunkBytes / row_bytes;
   const bool in_chunks = c.keys_are_last && c.vector * size_of(c.state) == kAccessBytes &&
-                         kChunkBytes % row_bytes == 0 &&
-                         c.heads.K % (kBulkLanes * c.vector) == 0 &&
+                         kChunkBytes % row_bytes == 0 && c.heads.K % (kBulkLanes * c.vector) == 0 &&
                          chunk_rows % (32 / kBulkLanes) == 0 && c.heads.V % chunk_rows == 0;
   if (!in_chunks) return;
-  const bool share = blocks * 4 <= device.multiprocessors * 5 && splits(2) &&
-                     c.heads.V / 2 % chunk_rows == 0;
+  const bool share =
+      blocks * 4 <= device.multiprocessors * 5 && splits(2) && c.heads.V / 2 % chunk_rows == 0;
   Choice bulk = c;
   bulk.split = share ? 2 : 1;
   bulk.bulk = true;
@@ -305,15 +301,14 @@ void add_parameters(const Problem& p, KernelParameters& parameters) {
   const auto stride = [](const TensorView& tensor, std::size_t dimension) {
     return narrow(stride_of(tensor, dimension), "a stride");
   };
-  parameters.add(Sizes{p.slots, stride_of(*p.state, 0), stride_of(*p.conv_state, 0),
-                       narrow(p.history, "the history"), narrow(p.tokens, "the number of tokens"),
-                       stride(*p.conv_state, 1), stride(*p.conv_state, 2), stride(*p.conv_weight, 0),
-                       stride(*p.conv_weight, 1), stride_or_zero(p.conv_bias),
-                       stride_or_zero(p.a_log), stride_or_zero(p.dt_bias),
-                       stride_or_zero(p.norm_weight), p.speculative ? 1 : 0,
-                       p.zero_is_padding ? 1 : 0,
-                       narrow(p.index_columns, "the number of columns of state_indices"),
-                       static_cast<float>(p.norm_eps)});
+  parameters.add(Sizes{
+      p.slots, stride_of(*p.state, 0), stride_of(*p.conv_state, 0),
+      narrow(p.history, "the history"), narrow(p.tokens, "the number of tokens"),
+      stride(*p.conv_state, 1), stride(*p.conv_state, 2), stride(*p.conv_weight, 0),
+      stride(*p.conv_weight, 1), stride_or_zero(p.conv_bias), stride_or_zero(p.a_log),
+      stride_or_zero(p.dt_bias), stride_or_zero(p.norm_weight), p.speculative ? 1 : 0,
+      p.zero_is_padding ? 1 : 0, narrow(p.index_columns, "the number of columns of state_indices"),
+      static_cast<float>(p.norm_eps)});
 }
 
 }  // namespace
@@ -343,8 +338,7 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   choice.vector =
       vector_of(choice, reinterpret_cast<std::uintptr_t>(p.state->data), stride_of(*p.state, 0));
   choose_form(p, device, choice);
-  choice.rows_together = rows_lie_together(p, choice);
-  choice.channels_together = channels_lie_together(p, choice);
+  choose_accesses(p, choice);
 
   Launch& launch = plan.add();
   launch.kernel = kKernel;
@@ -366,9 +360,11 @@ std::vector<Operator::NamedVariant> variants() {
   };
   std::vector<Operator::NamedVariant> all;
   const auto add = [&](const Rows& rows, const Choice& choice, const std::string& label) {
-    const RowLayouts& layouts = row_layouts({rows.qkvz, rows.ba, std::nullopt, std::nullopt}, choice.heads);
+    const RowLayouts& layouts =
+        row_layouts({rows.qkvz, rows.ba, std::nullopt, std::nullopt}, choice.heads);
     Operator::NamedVariant named;
-    named.label = std::string(rows.name) + " HV" + std::to_string(choice.heads.H * choice.heads.G) + label;
+    named.label =
+        std::string(rows.name) + " HV" + std::to_string(choice.heads.H * choice.heads.G) + label;
     named.kernel = kKernel;
     named.variant = variant_of(choice, layouts);
     named.shown = all.size() < 4;
@@ -379,24 +375,29 @@ std::vector<Operator::NamedVariant> variants() {
   choice.heads = {16, 3, 128, 128};
   choice.norm = DType::bf16;
   choice.vector = 4;
+  choice.lanes = 16;
+  choice.pairs = choice.channels_together = choice.outputs_together = true;
   for (const Rows& rows : kRows) add(rows, choice, "");
-  choice.keys_are_last = false;
-  choice.vector = 2;
-  choice.rounds_as_transformers = true;
-  for (const Rows& rows : kRows) add(rows, choice, " [K,V] transformers");
-  choice.keys_are_last = true;
-  choice.vector = 4;
-  choice.rounds_as_transformers = false;
+  Choice columns = choice;
+  columns.keys_are_last = false;
+  columns.vector = 2;
+  columns.lanes = 8;
+  columns.rounds_as_transformers = true;
+  for (const Rows& rows : kRows) add(rows, columns, " [K,V] transformers");
+  Choice several = choice;
+  several.one_token = false;
+  for (const Rows& rows : kRows) add(rows, several, " tokens");
   for (const std::int64_t groups : {1, 2, 4, 8}) {
-    choice.heads.G = groups;
-    for (const Rows& rows : kRows) add(rows, choice, "");
+    Choice other = choice;
+    other.heads.G = groups;
+    for (const Rows& rows : kRows) add(rows, other, "");
   }
-  choice.heads.G = 3;
-  choice.norm = std::nullopt;
-  add(kRows[1], choice, " core");
-  choice.state = DType::bf16;
-  choice.vector = 8;
-  add(kRows[1], choice, " core bf16 state");
+  Choice core = choice;
+  core.norm = std::nullopt;
+  add(kRows[1], core, " core");
+  core.state = DType::bf16;
+  core.vector = 8;
+  add(kRows[1], core, " core bf16 state");
   return all;
 }
 

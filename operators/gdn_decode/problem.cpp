@@ -52,12 +52,19 @@ void check_pairs(const Call& call) {
     std::string_view advice;
   };
   constexpr Pair kPairs[] = {
-      {kBa, "ba", kBaLayout, "ba_layout", "A tensor of rows needs its layout, and a layout its tensor."},
-      {kZ, "z", kZLayout, "z_layout", "A tensor of rows needs its layout, and a layout its tensor."},
-      {kA, "a", kALayout, "a_layout", "A tensor of rows needs its layout, and a layout its tensor."},
-      {kNormWeight, "norm_weight", kNormEps, "norm_eps", "The gated norm needs both; without either, the output is the core."},
-      {kNormWeight, "norm_weight", kGateActivation, "gate_activation", "Say \"silu\" or \"sigmoid\" for the gate of the norm; without a norm there is no gate."},
-      {kStateIndices, "state_indices", kPadding, "padding", "Say which indices are padding, \"negative\" or \"nonpositive\" (slot 0 is nobody's); without indices there is none."},
+      {kBa, "ba", kBaLayout, "ba_layout",
+       "A tensor of rows needs its layout, and a layout its tensor."},
+      {kZ, "z", kZLayout, "z_layout",
+       "A tensor of rows needs its layout, and a layout its tensor."},
+      {kA, "a", kALayout, "a_layout",
+       "A tensor of rows needs its layout, and a layout its tensor."},
+      {kNormWeight, "norm_weight", kNormEps, "norm_eps",
+       "The gated norm needs both; without either, the output is the core."},
+      {kNormWeight, "norm_weight", kGateActivation, "gate_activation",
+       "Say \"silu\" or \"sigmoid\" for the gate of the norm; without a norm there is no gate."},
+      {kStateIndices, "state_indices", kPadding, "padding",
+       "Say which indices are padding, \"negative\" or \"nonpositive\" (slot 0 is nobody's); "
+       "without indices there is none."},
   };
   for (const Pair& pair : kPairs) {
     const bool first = given(call, pair.first);
@@ -97,14 +104,16 @@ void check_norm(const Call& call, Problem& p) {
   p.norm_weight = tensor_or_null(call, kNormWeight);
   if (p.norm_weight == nullptr) {
     if (p.rows[kRowZ].view != nullptr) {
-      fail("z is given, and norm_weight is not, so nothing would read it. Pass the norm's weight, "
-           "or leave z out.");
+      fail(
+          "z is given, and norm_weight is not, so nothing would read it. Pass the norm's weight, "
+          "or leave z out.");
     }
     return;
   }
   if (!p.layouts->z) {
-    fail("norm_weight is given, and no layout names z, which gates the norm. Name it in the layout "
-         "of the rows that hold it, or pass z and z_layout.");
+    fail(
+        "norm_weight is given, and no layout names z, which gates the norm. Name it in the layout "
+        "of the rows that hold it, or pass z and z_layout.");
   }
   const Argument& eps = call.arguments[kNormEps];
   const auto* whole = std::get_if<std::int64_t>(&eps);
@@ -122,8 +131,7 @@ void check_state(const Call& call, Problem& p) {
     const bool is_other = p.state->sizes[2] == columns && p.state->sizes[3] == rows;
     fail("state is " + list(p.state->sizes) + "; as \"" + std::string(call.text(kStateLayout)) +
          "\" with head_k_dim " + number(p.heads.K) + " and head_v_dim " + number(p.heads.V) +
-         " it must be " +
-         list(std::array{p.slots, p.value_heads(), rows, columns}) + "." +
+         " it must be " + list(std::array{p.slots, p.value_heads(), rows, columns}) + "." +
          (is_other ? " Is it \"" + std::string(p.keys_are_last ? "[HV,K,V]" : "[HV,V,K]") + "\"?"
                    : ""));
   }
@@ -176,8 +184,10 @@ void check_indices(const Call& call, Problem& p) {
   } else {
     const std::size_t rank = read->sizes.size();
     if ((rank != 1 && rank != 2) || read->sizes[0] != p.batch) {
-      fail("state_indices is " + list(read->sizes) + "; it must be [batch], or [batch, tokens] for "
-           "speculative decoding, and the batch is " + number(p.batch) + ".");
+      fail("state_indices is " + list(read->sizes) +
+           "; it must be [batch], or [batch, tokens] for "
+           "speculative decoding, and the batch is " +
+           number(p.batch) + ".");
     }
     p.speculative = rank == 2;
     p.index_columns = p.speculative ? read->sizes[1] : 1;
@@ -259,8 +269,8 @@ SequenceSlots slots_of(const Problem& p, std::int64_t sequence) {
     const std::int64_t count = p.accepted.at(sequence, 0);
     const std::int64_t most = std::min(p.index_columns, p.history - p.taps + 2);
     if (count < 1 || count > most) {
-      fail("num_accepted[" + number(sequence) + "] is " + number(count) +
-           "; it must be 1 to " + number(most) + ", as many tokens as the last call can have had.");
+      fail("num_accepted[" + number(sequence) + "] is " + number(count) + "; it must be 1 to " +
+           number(most) + ", as many tokens as the last call can have had.");
     }
     slots.window = column = count - 1;
   }
@@ -296,8 +306,8 @@ void check_values(const Call& call) {
   }
   const auto by_slot = [](const Use& x, const Use& y) { return x.slot < y.slot; };
   std::sort(writes.begin(), writes.end(), by_slot);
-  const auto twice = std::adjacent_find(writes.begin(), writes.end(),
-                                        [](const Use& x, const Use& y) { return x.slot == y.slot; });
+  const auto twice = std::adjacent_find(
+      writes.begin(), writes.end(), [](const Use& x, const Use& y) { return x.slot == y.slot; });
   if (twice != writes.end()) {
     fail("slot " + number(twice->slot) + " is written twice, for sequences " +
          number(twice[0].sequence) + " and " + number(twice[1].sequence) +

@@ -59,11 +59,11 @@ struct Problem {
   const TensorView* norm_weight = nullptr;  ///< [V]; null: no norm, and out is the core
   const TensorView* out = nullptr;          ///< [batch, tokens, HV, V]; null while nothing runs
 
-  bool keys_are_last = true;         ///< The state is [HV,V,K].
+  bool keys_are_last = true;  ///< The state is [HV,V,K].
   bool rounds_as_transformers = false;
   bool gate_is_sigmoid = false;
   double norm_eps = 0;
-  bool zero_is_padding = false;      ///< Index 0 means padding as negative ones do.
+  bool zero_is_padding = false;  ///< Index 0 means padding as negative ones do.
 
   // Without indices sequence b has slot b. Speculative: state_indices is [batch, columns].
   bool speculative = false;
@@ -78,7 +78,7 @@ std::int64_t stride_of(const TensorView& tensor, std::size_t dimension);
 struct SequenceSlots {
   static constexpr std::int64_t kNone = -1;
 
-  std::int64_t read = kNone;        ///< Of the recurrent state; kNone: the sequence is padding.
+  std::int64_t read = kNone;  ///< Of the recurrent state; kNone: the sequence is padding.
   std::int64_t conv_read = kNone;
   std::int64_t conv_write = kNone;  ///< kNone: not written.
   std::int64_t window = 0;          ///< First of the W - 1 columns that the convolution looks at.

@@ -12,11 +12,8 @@ namespace {
 constexpr std::string_view kName = "gdn_decode: ";
 
 layout::Sizes named(const HeadSizes& sizes) {
-  return {{"H", sizes.H},
-          {"G", sizes.G},
-          {"HV", sizes.H * sizes.G},
-          {"K", sizes.K},
-          {"V", sizes.V}};
+  return {
+      {"H", sizes.H}, {"G", sizes.G}, {"HV", sizes.H * sizes.G}, {"K", sizes.K}, {"V", sizes.V}};
 }
 
 layout::Bound bound(RowTensor tensor, std::string_view text, const HeadSizes& sizes) {
@@ -109,7 +106,9 @@ class Reader {
       }
     }
     const std::int64_t wanted = sizes_.H * (of_key ? 1 : sizes_.G) *
-                                (is_scalar ? 1 : of_key ? sizes_.K : sizes_.V);
+                                (is_scalar ? 1
+                                 : of_key  ? sizes_.K
+                                           : sizes_.V);
     if (elements != wanted) {
       fail(tensor, "holds " + std::to_string(elements) + " elements of " + segment.name + " (" +
                        segment.shape_text() + "); there are " + std::to_string(wanted) +
@@ -188,11 +187,11 @@ void refuse_columns(RowTensor tensor, std::string_view text, const HeadSizes& si
                     std::int64_t found) {
   constexpr std::int64_t kMostGroups = 64;
   const auto columns = [&](const HeadSizes& with) { return bound(tensor, text, with).size(); };
-  std::string sentence =
-      std::string(kName) + std::string(name_of(tensor)) + " has " + std::to_string(found) +
-      " columns; the layout\n    " + std::string(text) + "   with H=" + std::to_string(sizes.H) +
-      " G=" + std::to_string(sizes.G) + " K=" + std::to_string(sizes.K) +
-      " V=" + std::to_string(sizes.V) + "\n  has " + std::to_string(columns(sizes)) + " columns.";
+  std::string sentence = std::string(kName) + std::string(name_of(tensor)) + " has " +
+                         std::to_string(found) + " columns; the layout\n    " + std::string(text) +
+                         "   with H=" + std::to_string(sizes.H) + " G=" + std::to_string(sizes.G) +
+                         " K=" + std::to_string(sizes.K) + " V=" + std::to_string(sizes.V) +
+                         "\n  has " + std::to_string(columns(sizes)) + " columns.";
   HeadSizes other = sizes;
   for (other.G = 1; other.G <= kMostGroups; ++other.G) {
     if (columns(other) != found) continue;

@@ -1,8 +1,8 @@
 #pragma once
 
-// The recurrence. Subgroups of TF_LANES lanes each take a unit of the state: a row of one value (the
-// state is [V, K]) or a few columns of values (it is [K, V]). A lane holds every TF_LANES-th part of
-// the keys.
+// The recurrence. Subgroups of TF_LANES lanes each take a unit of the state: a row of one value
+// (the state is [V, K]) or a few columns of values (it is [K, V]). A lane holds every TF_LANES-th
+// part of the keys.
 
 #include "step.h"
 
@@ -36,23 +36,32 @@ TF_DEVICE bool reaches(int i, int lane) {
 TF_DEVICE constexpr int key_number(int i, int j) { return TF_KEYS_LAST ? i * kVector + j : i; }
 TF_DEVICE constexpr int value_number(int j) { return TF_KEYS_LAST ? 0 : j; }
 
-// A token's query and key, as far as a lane holds them.
+// A token's query and key, normalised, as far as a lane holds them.
 struct Keys {
   float q[kKeys], k[kKeys];
   float kq;  // Their product over all keys.
 };
 TF_DEVICE Keys keys_of(const float* token, int lane) {
   Keys keys;
-  keys.kq = 0.0f;
+  float qq = 0.0f, kk = 0.0f, kq = 0.0f;
   TF_UNROLL for (int e = 0; e < kKeys; ++e) {
-    const int key = TF_KEYS_LAST ? (e / kVector * kLanes + lane) * kVector + e % kVector
-                                 : e * kLanes + lane;
+    const int key =
+        TF_KEYS_LAST ? (e / kVector * kLanes + lane) * kVector + e % kVector : e * kLanes + lane;
     const bool inside = kIsWhole || key < TF_K;
     keys.q[e] = inside ? token[key] : 0.0f;
     keys.k[e] = inside ? token[TF_K + key] : 0.0f;
-    keys.kq = tf::fma(keys.k[e], keys.q[e], keys.kq);
+    qq = tf::fma(keys.q[e], keys.q[e], qq);
+    kk = tf::fma(keys.k[e], keys.k[e], kk);
+    kq = tf::fma(keys.k[e], keys.q[e], kq);
   }
-  keys.kq = tf::subgroup_sum<kLanes>(keys.kq);
+  const float q_factor =
+      tf::rsqrt(tf::subgroup_sum<kLanes>(qq) + 1e-6f) * tf::rsqrt(static_cast<float>(TF_K));
+  const float k_factor = tf::rsqrt(tf::subgroup_sum<kLanes>(kk) + 1e-6f);
+  TF_UNROLL for (int e = 0; e < kKeys; ++e) {
+    keys.q[e] *= q_factor;
+    keys.k[e] *= k_factor;
+  }
+  keys.kq = tf::subgroup_sum<kLanes>(kq) * (q_factor * k_factor);
   return keys;
 }
 
@@ -62,7 +71,7 @@ struct Tile {
 };
 
 // S = decay S; d = beta (v - S k); S = S + d k'; core = S q, with both products taken of the old
-// state. The core takes the value's place: all lanes have read it when they exchange their sums.
+// state. The core takes the value's place.
 TF_DEVICE void apply(Tile& tile, const Keys& keys, float* token, int unit, bool valid, int lane) {
   const int value_at = valid ? unit * kValues : 0;
   const int group = value_at / kHeadValues;
@@ -70,15 +79,15 @@ TF_DEVICE void apply(Tile& tile, const Keys& keys, float* token, int unit, bool 
   const float beta = token[kDecay + TF_G + group];
   float* const value = token + kCore + value_at;
   TF_UNROLL for (int v = 0; v < kValues; ++v) {
-    const float old_value = value[v];
     float with_k = 0.0f, with_q = 0.0f;
     TF_UNROLL for (int e = 0; e < kKeys; ++e) {
       with_k = tf::fma(tile.at[e][v], keys.k[e], with_k);
       with_q = tf::fma(tile.at[e][v], keys.q[e], with_q);
     }
-    with_k = tf::subgroup_sum<kLanes>(with_k);
+    // The value is added by the lane that puts the core in its place below.
+    const float own = lane == 0 && valid ? value[v] : 0.0f;
+    const float delta = beta * tf::subgroup_sum<kLanes>(tf::fma(-decay, with_k, own));
     with_q = tf::subgroup_sum<kLanes>(with_q);
-    const float delta = beta * (old_value - decay * with_k);
     TF_UNROLL for (int e = 0; e < kKeys; ++e) {
       tile.at[e][v] = tf::fma(delta, keys.k[e], decay * tile.at[e][v]);
     }

@@ -26,14 +26,14 @@ using DtBias = TypeOf<TF_DT_BIAS>::type;
 using Norm = TypeOf<TF_NORM>::type;
 
 constexpr int kThreads = 256;
-constexpr int kVectorLanes = 32;                    // Share a vector: q, k, or the values of a head.
-constexpr int kVectorsAtOnce = kThreads / kVectorLanes;
-constexpr int kHeadValues = TF_V / TF_SPLIT;        // Of each value head in this block.
-constexpr bool kOneToken = TF_TOKENS == 1;          // Else the launch says how many.
+constexpr int kHeadValues = TF_V / TF_SPLIT;  // Of each value head in this block.
+constexpr bool kOneToken = TF_TOKENS == 1;    // Else the launch says how many.
 
-// Shared memory of one token: q [K], k [K], v and then the core [G, values], decay [G], beta [G].
+// Shared memory of one token: q [K], k [K] (not normalised), v and then the core [G, values],
+// decay [G], beta [G].
 constexpr int kCore = 2 * TF_K;
-constexpr int kDecay = kCore + TF_G * kHeadValues;
+constexpr int kChannels = kCore + TF_G * kHeadValues;
+constexpr int kDecay = kChannels;
 constexpr int kToken = kDecay + 2 * TF_G;
 
 TF_DEVICE float sigmoid(float x) { return 1.0f / (1.0f + tf::exp(-x)); }
@@ -50,26 +50,28 @@ TF_DEVICE float stored(float x) {
 
 // int32 or int64 data [batch] or [batch, columns].
 struct Index {
-  tf::i64 batch_stride, column_stride;
-  tf::i64 is_64;
+  tf::i64 batch_stride;
+  tf::i32 column_stride, is_64;
 };
-TF_DEVICE tf::i64 index_at(const void* data, const Index& index, tf::i64 sequence, tf::i64 column) {
+TF_DEVICE tf::i64 index_at(const void* data, const Index& index, tf::i64 sequence, tf::i32 column) {
   const tf::i64 i = sequence * index.batch_stride + column * index.column_stride;
   return index.is_64 ? static_cast<const tf::i64*>(data)[i] : static_cast<const tf::i32*>(data)[i];
 }
 
 struct RowStrides {
-  tf::i64 batch, token;
+  tf::i64 batch;
+  tf::i32 token;
 };
 
-// What changes from call to call. See problem.h.
+// What changes from call to call; see problem.h. Strides are in elements. Offsets from the
+// beginning of a slot or a row fit in 32 bits; those of slots need not.
 struct Sizes {
-  tf::i64 slots, history, tokens;
-  tf::i64 state_slot;                          // Strides, in elements.
-  tf::i64 conv_slot, conv_channel, conv_column;
-  tf::i64 weight_channel, weight_tap, bias_channel;
-  tf::i64 a_log, dt_bias, norm;
-  tf::i64 speculative, zero_is_padding, index_columns;
+  tf::i64 slots, state_slot, conv_slot;
+  tf::i32 history, tokens;
+  tf::i32 conv_channel, conv_column;
+  tf::i32 weight_channel, weight_tap, bias_channel;
+  tf::i32 a_log, dt_bias, norm;
+  tf::i32 speculative, zero_is_padding, index_columns;
   float norm_eps;
 };
 
