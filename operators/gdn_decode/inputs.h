@@ -98,47 +98,64 @@ TF_DEVICE void move_history(const Convolution& conv, const Channel& channel, con
   }
 }
 
-// Convolution and SiLU of every token, into shared memory; moves the history on, except for the
-// window's own inputs without speculation: those are left in `window`.
-TF_DEVICE void convolve(const Convolution& conv, const Sizes& sizes, const Channel& channel,
-                        const Row* conv_weight, const Row* conv_bias, float* shared,
-                        Window& window) {
-  const int at = channel.conv * sizes.conv_channel;
+// What a thread needs for its channels, read before anything is written: a compiler has to assume
+// that what is written is what would be read next.
+struct Inputs {
+  Window window;
+  tf::Vector<Row, kTogether * TF_TAPS> weights;
+  Row bias[kTogether];
+  Row first_token[kTogether];
+};
+TF_DEVICE void read_inputs(Inputs& inputs, const Convolution& conv, const Sizes& sizes,
+                           const Channel& channel, const Row* conv_weight, const Row* conv_bias) {
+  const Row* const history = conv.history + channel.conv * sizes.conv_channel;
   Row column[kTogether];
   TF_UNROLL for (int w = 0; w < TF_TAPS - 1; ++w) {
-    read_column(column, conv.history + at + (conv.first + w) * sizes.conv_column, sizes);
-    TF_UNROLL for (int i = 0; i < kTogether; ++i) window.taps[i][w + 1] = column[i];
+    read_column(column, history + (conv.first + w) * sizes.conv_column, sizes);
+    TF_UNROLL for (int i = 0; i < kTogether; ++i) inputs.window.taps[i][w + 1] = column[i];
   }
 #if TF_PAIRS
-  const auto weights = tf::load<kTogether * TF_TAPS>(conv_weight + channel.conv * TF_TAPS);
+  inputs.weights = tf::load<kTogether * TF_TAPS>(conv_weight + channel.conv * TF_TAPS);
 #else
-  Row weights[TF_TAPS];
   TF_UNROLL for (int w = 0; w < TF_TAPS; ++w) {
-    weights[w] = conv_weight[channel.conv * sizes.weight_channel + w * sizes.weight_tap];
+    inputs.weights[w] = conv_weight[channel.conv * sizes.weight_channel + w * sizes.weight_tap];
   }
 #endif
-  if (conv.target && sizes.speculative) {
-    // From the window's second on, then every token.
-    TF_UNROLL for (int w = 0; w < TF_TAPS - 2; ++w) {
-      write_column(conv.target + at + w * sizes.conv_column, window, w + 2, sizes);
-    }
-  } else if (conv.target && TF_SPLIT == 1) {
-    move_history(conv, channel, sizes);
+  TF_UNROLL for (int i = 0; i < kTogether; ++i) {
+    inputs.bias[i] =
+        conv_bias ? conv_bias[(channel.conv + i) * sizes.bias_channel] : tf::from_float<Row>(0.0f);
   }
+  read(inputs.first_token, conv.row + channel.column);
+}
+
+// Convolution and SiLU of every token, into shared memory. With speculation, keeps the raw inputs;
+// without, `window` holds the last ones afterwards.
+TF_DEVICE void convolve(Inputs& inputs, const Convolution& conv, const Sizes& sizes,
+                        const Channel& channel, float* shared) {
+  Window& window = inputs.window;
+  Row* const target = conv.target + channel.conv * sizes.conv_channel;
+  const bool keeps = sizes.speculative && conv.target;
+  if (keeps) {  // From the window's second on, then every token.
+    TF_UNROLL for (int w = 0; w < TF_TAPS - 2; ++w) {
+      write_column(target + w * sizes.conv_column, window, w + 2, sizes);
+    }
+  }
+  Row token[kTogether];
+  TF_UNROLL for (int i = 0; i < kTogether; ++i) token[i] = inputs.first_token[i];
   for (int t = 0; t < (kOneToken ? 1 : sizes.tokens); ++t) {
-    read(column, conv.row + t * conv.token + channel.column);
+    if (t > 0) read(token, conv.row + t * conv.token + channel.column);
     TF_UNROLL for (int i = 0; i < kTogether; ++i) {
       TF_UNROLL for (int w = 0; w < TF_TAPS - 1; ++w) window.taps[i][w] = window.taps[i][w + 1];
-      window.taps[i][TF_TAPS - 1] = column[i];
-      float y = conv_bias ? tf::to_float(conv_bias[(channel.conv + i) * sizes.bias_channel]) : 0.0f;
+      window.taps[i][TF_TAPS - 1] = token[i];
+      float y = tf::to_float(inputs.bias[i]);
       TF_UNROLL for (int w = 0; w < TF_TAPS; ++w) {
-        y = tf::fma(tf::to_float(weights[i * TF_TAPS + w]), tf::to_float(window.taps[i][w]), y);
+        y = tf::fma(tf::to_float(inputs.weights[i * TF_TAPS + w]), tf::to_float(window.taps[i][w]),
+                    y);
       }
       shared[t * kToken + i] = stored(silu(stored(y)));
     }
-    if (conv.target && sizes.speculative) {
-      write_column(conv.target + at + (TF_TAPS - 2 + t) * sizes.conv_column, window, TF_TAPS - 1,
-                   sizes);
+    if (keeps) {
+      write_column(target + (TF_TAPS - 2 + t) * sizes.conv_column, window, TF_TAPS - 1, sizes);
     }
   }
 }
@@ -151,12 +168,17 @@ TF_DEVICE float softplus(float x) {
   return u == 1.0f ? e : tf::log(u) * (e / (u - 1.0f));
 }
 
-TF_DEVICE void compute_gates(const Row* a_row, const Row* b_row, int value_head, const ALog* a_log,
-                             const DtBias* dt_bias, const Sizes& sizes, float& decay, float& beta) {
-  const float x = tf::to_float(*a_row) + tf::to_float(dt_bias[value_head * sizes.dt_bias]);
-  const float rate = tf::exp(tf::to_float(a_log[value_head * sizes.a_log]));
-  decay = tf::exp(-rate * softplus(x));
-  beta = stored(sigmoid(tf::to_float(*b_row)));
-}
+// Decay and beta of one value head, read before they are computed.
+struct GateInputs {
+  Row a, b;
+  ALog a_log;
+  DtBias dt_bias;
+
+  TF_DEVICE float decay() const {
+    const float rate = tf::exp(tf::to_float(a_log));
+    return tf::exp(-rate * softplus(tf::to_float(a) + tf::to_float(dt_bias)));
+  }
+  TF_DEVICE float beta() const { return stored(sigmoid(tf::to_float(b))); }
+};
 
 }  // namespace

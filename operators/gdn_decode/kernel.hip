@@ -17,9 +17,10 @@
 // TF_STATE, TF_A_LOG, TF_DT_BIAS, TF_NORM (-1: no norm); TF_KEYS_LAST; TF_TRANSFORMERS (rounding),
 // TF_SIGMOID; where the segments of the rows are: TF_<segment>_BASE, _HEAD, _GROUP, _INNER for Q,
 // K, V, Z, B, A. How it is done: TF_TOKENS (1, or 0: the launch says), TF_SPLIT, TF_BULK, TF_VECTOR
-// (elements of the state in one access), TF_LANES and TF_DEPTH (state.h); and what lies together,
-// aligned, so that it is accessed at once: TF_PAIRS, two channels in rows and weights,
-// TF_CHANNELS_TOGETHER, in conv_state too; TF_OUTPUTS_TOGETHER, a lane's part of z and out.
+// (elements of the state in one access), TF_LANES and TF_DEPTH (state.h), TF_RESIDENT (blocks that
+// should fit a multiprocessor at a time); and what lies together, aligned, so that it is accessed at
+// once: TF_PAIRS, two channels in rows and weights, TF_CHANNELS_TOGETHER, in conv_state too;
+// TF_OUTPUTS_TOGETHER, a lane's part of z and out.
 
 #include "inputs.h"
 #include "output.h"
@@ -31,7 +32,7 @@
 #define TF_BLOCKS_OF_A_HEAD
 #endif
 
-TF_KERNEL(256)
+TF_KERNEL_RESIDENT(256, TF_RESIDENT)
 TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
     Row* out, const Row* qkv, const Row* z_rows, const Row* b_rows, const Row* a_rows,
     Row* conv_state, State* state, const Row* conv_weight, const Row* conv_bias, const ALog* a_log,
@@ -88,43 +89,61 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
                             conv_state + conv_read * sizes.conv_slot,
                             conv_write < 0 ? nullptr : conv_state + conv_write * sizes.conv_slot,
                             first};
-  Window windows[kPasses];
+  const int head_lane = thread % kHeadLanes;
+  const int subgroup = thread / kHeadLanes;
+  const auto read_gate = [&](int i) {  // Of token i / TF_G, head i % TF_G.
+    GateInputs gate;
+    const int t = i / TF_G;
+    const int g = i % TF_G;
+    const int n = head * TF_G + g;
+    gate.a = a_rows[block.sequence * a_strides.batch + t * a_strides.token + TF_A_BASE +
+                    head * TF_A_HEAD + g * TF_A_GROUP];
+    gate.b = b_rows[block.sequence * b_strides.batch + t * b_strides.token + TF_B_BASE +
+                    head * TF_B_HEAD + g * TF_B_GROUP];
+    gate.a_log = a_log[n * sizes.a_log];
+    gate.dt_bias = dt_bias[n * sizes.dt_bias];
+    return gate;
+  };
+  const auto read_output_inputs = [&]([[maybe_unused]] int i) {
+    OutputInputs inputs;
+#if TF_NORM >= 0
+    inputs.read(z_rows + block.sequence * z_strides.batch + i / TF_G * z_strides.token + TF_Z_BASE +
+                    head * TF_Z_HEAD + i % TF_G * TF_Z_GROUP,
+                norm_weight, block.part, head_lane, sizes);
+#endif
+    return inputs;
+  };
+
+  // Everything is asked for before the first of it is used.
+  Inputs inputs[kPasses];
+  TF_UNROLL for (int pass = 0; pass < kPasses; ++pass) {
+    const int c = (pass * kThreads + thread) * kTogether;
+    if (c < kChannels) {
+      read_inputs(inputs[pass], conv, sizes, channel_number(c, block), conv_weight, conv_bias);
+    }
+  }
+  // By the last threads, which have the fewest channels.
+  const int first_gate = kThreads - 1 - thread;
+  GateInputs gate = first_gate < tokens * TF_G ? read_gate(first_gate) : GateInputs{};
+  OutputInputs output_inputs;
+  if (kOneToken && subgroup < TF_G) output_inputs = read_output_inputs(subgroup);
+
   TF_UNROLL for (int pass = 0; pass < kPasses; ++pass) {
     const int c = (pass * kThreads + thread) * kTogether;
     if (c >= kChannels) continue;
     const Channel channel = channel_number(c, block);
-    convolve(conv, sizes, channel, conv_weight, conv_bias, shared + c, windows[pass]);
+    convolve(inputs[pass], conv, sizes, channel, shared + c);
     if (conv.target && !sizes.speculative && (TF_SPLIT == 1 || c >= 2 * TF_K)) {
-      write_window(conv.target + channel.conv * sizes.conv_channel, windows[pass], sizes);
+      if (TF_SPLIT == 1) move_history(conv, channel, sizes);
+      write_window(conv.target + channel.conv * sizes.conv_channel, inputs[pass].window, sizes);
     }
   }
-
-  // By the last threads, which have the fewest channels.
-  for (int i = kThreads - 1 - thread; i < tokens * TF_G; i += kThreads) {
-    const int t = i / TF_G;
-    const int g = i % TF_G;
-    float* const token = shared + t * kToken;
-    compute_gates(a_rows + block.sequence * a_strides.batch + t * a_strides.token + TF_A_BASE +
-                      head * TF_A_HEAD + g * TF_A_GROUP,
-                  b_rows + block.sequence * b_strides.batch + t * b_strides.token + TF_B_BASE +
-                      head * TF_B_HEAD + g * TF_B_GROUP,
-                  head * TF_G + g, a_log, dt_bias, sizes, token[kDecay + g],
-                  token[kDecay + TF_G + g]);
+  for (int i = first_gate; i < tokens * TF_G; i += kThreads) {
+    if (i >= kThreads) gate = read_gate(i);
+    float* const token = shared + i / TF_G * kToken;
+    token[kDecay + i % TF_G] = gate.decay();
+    token[kDecay + TF_G + i % TF_G] = gate.beta();
   }
-  const int head_lane = thread % kHeadLanes;
-  const int subgroup = thread / kHeadLanes;
-  const auto read_gate_of = [&](Gate& gate, int i) {
-#if TF_NORM >= 0
-    const int t = i / TF_G;
-    const int g = i % TF_G;
-    read_gate(gate,
-              z_rows + block.sequence * z_strides.batch + t * z_strides.token + TF_Z_BASE +
-                  head * TF_Z_HEAD + g * TF_Z_GROUP,
-              norm_weight, block.part, head_lane, sizes);
-#endif
-  };
-  Gate gate;
-  if (kOneToken && subgroup < TF_G) read_gate_of(gate, subgroup);
   tf::block_sync();
 
   const auto target_after = [&](int t) -> State* {
@@ -163,8 +182,8 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
     for (int part = 0; part < TF_SPLIT; ++part) squares += squares_of[part * TF_G + g];
 #endif
     if (!valid) continue;
-    if (!kOneToken || round > 0) read_gate_of(gate, i);
-    write_output(own_out + t * (TF_H * TF_G * TF_V) + g * TF_V, core, gate,
+    if (!kOneToken || round > 0) output_inputs = read_output_inputs(i);
+    write_output(own_out + t * (TF_H * TF_G * TF_V) + g * TF_V, core, output_inputs,
                  tf::rsqrt(squares / TF_V + sizes.norm_eps), head_lane);
   }
 #if TF_SPLIT > 1
@@ -172,8 +191,8 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
   TF_UNROLL for (int pass = 0; pass < kPasses; ++pass) {
     const int c = (pass * kThreads + thread) * kTogether;
     if (!conv.target || c >= 2 * TF_K || c / (2 * TF_K / TF_SPLIT) != block.part) continue;
-    write_window(conv.target + channel_number(c, block).conv * sizes.conv_channel, windows[pass],
-                 sizes);
+    write_window(conv.target + channel_number(c, block).conv * sizes.conv_channel,
+                 inputs[pass].window, sizes);
   }
 #endif
 #if TF_BULK

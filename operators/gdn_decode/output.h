@@ -11,28 +11,29 @@ constexpr int kHeadsAtOnce = kThreads / kHeadLanes;
 constexpr int kOutputs = (kHeadValues + kHeadLanes - 1) / kHeadLanes;  // neighbours per lane.
 
 // What a lane needs besides the core, for one head of one token.
-struct Gate {
+struct OutputInputs {
   Row z[kOutputs];
   Norm weight[kOutputs];
-};
-TF_DEVICE void read_gate(Gate& gate, const Row* z, const Norm* norm_weight, int part, int lane,
-                         const Sizes& sizes) {
-  const int c = lane * kOutputs;
-  if (c >= kHeadValues) return;
-  const int e = part * kHeadValues + c;
+
+  TF_DEVICE void read(const Row* z_head, const Norm* norm_weight, int part, int lane,
+                      const Sizes& sizes) {
+    const int c = lane * kOutputs;
+    if (c >= kHeadValues) return;
+    const int e = part * kHeadValues + c;
 #if TF_OUTPUTS_TOGETHER
-  const auto all = tf::load<kOutputs>(z + e);
+    const auto all = tf::load<kOutputs>(z_head + e);
 #endif
-  TF_UNROLL for (int i = 0; i < kOutputs; ++i) {
-    if (c + i >= kHeadValues) continue;
+    TF_UNROLL for (int i = 0; i < kOutputs; ++i) {
+      if (c + i >= kHeadValues) continue;
 #if TF_OUTPUTS_TOGETHER
-    gate.z[i] = all[i];
+      z[i] = all[i];
 #else
-    gate.z[i] = z[(e + i) * TF_Z_INNER];
+      z[i] = z_head[(e + i) * TF_Z_INNER];
 #endif
-    gate.weight[i] = norm_weight[(e + i) * sizes.norm];
+      weight[i] = norm_weight[(e + i) * sizes.norm];
+    }
   }
-}
+};
 
 TF_DEVICE float sum_of_squares(const float* core, int lane) {
   float squares = 0.0f;
@@ -45,7 +46,8 @@ TF_DEVICE float sum_of_squares(const float* core, int lane) {
 }
 
 // `target`: the head's outputs, from this block's first value on.
-TF_DEVICE void write_output(Row* target, const float* core, [[maybe_unused]] const Gate& gate,
+TF_DEVICE void write_output(Row* target, const float* core,
+                            [[maybe_unused]] const OutputInputs& inputs,
                             [[maybe_unused]] float factor, int lane) {
   const int c = lane * kOutputs;
   if (c >= kHeadValues) return;
@@ -54,9 +56,9 @@ TF_DEVICE void write_output(Row* target, const float* core, [[maybe_unused]] con
     if (c + i >= kHeadValues) continue;
     float value = stored(core[c + i]);
 #if TF_NORM >= 0
-    value = stored(value * factor) * tf::to_float(gate.weight[i]);
+    value = stored(value * factor) * tf::to_float(inputs.weight[i]);
     if (TF_NORM == TF_ROW) value = stored(value);
-    const float z = tf::to_float(gate.z[i]);
+    const float z = tf::to_float(inputs.z[i]);
     value *= TF_SIGMOID ? sigmoid(z) : silu(z);
 #endif
     all[i] = tf::from_float<Row>(value);

@@ -77,7 +77,7 @@ struct NamedConstant {
 };
 
 /// Names and values in one place, so that they cannot part.
-std::array<NamedConstant, 42> constants(const Choice& c, const RowLayouts& rows) {
+std::array<NamedConstant, 43> constants(const Choice& c, const RowLayouts& rows) {
   const Place z = rows.z.value_or(Place{});
   return {{
       {"TF_H", c.heads.H},
@@ -97,6 +97,7 @@ std::array<NamedConstant, 42> constants(const Choice& c, const RowLayouts& rows)
       {"TF_VECTOR", c.vector},
       {"TF_LANES", c.lanes},
       {"TF_DEPTH", c.depth},
+      {"TF_RESIDENT", c.keys_are_last && c.one_token && c.split == 1 && !c.bulk ? 3 : 2},
       {"TF_PAIRS", c.pairs ? 1 : 0},
       {"TF_CHANNELS_TOGETHER", c.channels_together ? 1 : 0},
       {"TF_OUTPUTS_TOGETHER", c.outputs_together ? 1 : 0},
