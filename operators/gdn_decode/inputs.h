@@ -17,20 +17,20 @@ struct Channel {
   tf::i32 stride;  // From channel to channel there.
   tf::i32 conv;    // In conv_state.
 };
-TF_DEVICE Channel channel_number(int c, const Block& block) {
+TF_DEVICE Channel channel_number(int c, const Task& task) {
   if (c < TF_K) {
-    return {TF_Q_BASE + block.head * TF_Q_HEAD + c * TF_Q_INNER, TF_Q_INNER, block.head * TF_K + c};
+    return {TF_Q_BASE + task.head * TF_Q_HEAD + c * TF_Q_INNER, TF_Q_INNER, task.head * TF_K + c};
   }
   if (c < 2 * TF_K) {
     c -= TF_K;
-    return {TF_K_BASE + block.head * TF_K_HEAD + c * TF_K_INNER, TF_K_INNER,
-            (TF_H + block.head) * TF_K + c};
+    return {TF_K_BASE + task.head * TF_K_HEAD + c * TF_K_INNER, TF_K_INNER,
+            (TF_H + task.head) * TF_K + c};
   }
   c -= 2 * TF_K;
   const int group = c / kHeadValues;
-  const int value = block.part * kHeadValues + c % kHeadValues;
-  return {TF_V_BASE + block.head * TF_V_HEAD + group * TF_V_GROUP + value * TF_V_INNER, TF_V_INNER,
-          2 * TF_H * TF_K + (block.head * TF_G + group) * TF_V + value};
+  const int value = task.part * kHeadValues + c % kHeadValues;
+  return {TF_V_BASE + task.head * TF_V_HEAD + group * TF_V_GROUP + value * TF_V_INNER, TF_V_INNER,
+          2 * TF_H * TF_K + (task.head * TF_G + group) * TF_V + value};
 }
 
 // The raw inputs of a thread's channels, the newest last. Before the first token, taps[.][0] is
@@ -47,6 +47,13 @@ struct Convolution {
   Row* target;         // and of the one that is written; null: none.
   tf::i32 first;       // The window's first column.
 };
+TF_DEVICE Convolution convolution_of(const Step& step, const Task& task) {
+  const Sizes& sizes = step.sizes;
+  return {step.qkv + task.sequence * step.qkv_strides.batch, step.qkv_strides.token,
+          step.conv_state + task.conv_read * sizes.conv_slot,
+          task.conv_write < 0 ? nullptr : step.conv_state + task.conv_write * sizes.conv_slot,
+          task.window};
+}
 
 // A thread's neighbours, `stride` apart: 1 where pairs are taken.
 TF_DEVICE void read(Row (&values)[kTogether], const Row* pointer) {
@@ -174,11 +181,65 @@ struct GateInputs {
   ALog a_log;
   DtBias dt_bias;
 
+  // Of token i / TF_G, group i % TF_G.
+  TF_DEVICE void read(const Step& step, const Task& task, int i) {
+    const int t = i / TF_G;
+    const int g = i % TF_G;
+    const int n = task.head * TF_G + g;
+    a = step.a[task.sequence * step.a_strides.batch + t * step.a_strides.token + TF_A_BASE +
+               task.head * TF_A_HEAD + g * TF_A_GROUP];
+    b = step.b[task.sequence * step.b_strides.batch + t * step.b_strides.token + TF_B_BASE +
+               task.head * TF_B_HEAD + g * TF_B_GROUP];
+    a_log = step.a_log[n * step.sizes.a_log];
+    dt_bias = step.dt_bias[n * step.sizes.dt_bias];
+  }
   TF_DEVICE float decay() const {
     const float rate = tf::exp(tf::to_float(a_log));
     return tf::exp(-rate * softplus(tf::to_float(a) + tf::to_float(dt_bias)));
   }
   TF_DEVICE float beta() const { return stored(sigmoid(tf::to_float(b))); }
 };
+
+// A streaming block is in no hurry and saves registers.
+constexpr int kPassesAtOnce = TF_STREAM ? 1 : kPasses;
+
+// Everything that a task's inputs become, into shared memory; the history moves on, except for that
+// of query and key where blocks share them: `inputs` holds their windows. `thread` of kThreads.
+TF_DEVICE void take_in(Inputs (&inputs)[kPassesAtOnce], const Step& step, const Task& task,
+                       int thread, float* shared) {
+  const Sizes& sizes = step.sizes;
+  const Convolution conv = convolution_of(step, task);
+  const int tokens = kOneToken ? 1 : sizes.tokens;
+  // By the last threads, which have the fewest channels.
+  const int first_gate = kThreads - 1 - thread;
+  GateInputs gate;
+  if (first_gate < tokens * TF_G) gate.read(step, task, first_gate);
+  for (int first = 0; first < kPasses; first += kPassesAtOnce) {
+    // Everything is asked for before the first of it is used.
+    TF_UNROLL for (int pass = 0; pass < kPassesAtOnce; ++pass) {
+      const int c = ((first + pass) * kThreads + thread) * kTogether;
+      if (c < kChannels) {
+        read_inputs(inputs[pass], conv, sizes, channel_number(c, task), step.conv_weight,
+                    step.conv_bias);
+      }
+    }
+    TF_UNROLL for (int pass = 0; pass < kPassesAtOnce; ++pass) {
+      const int c = ((first + pass) * kThreads + thread) * kTogether;
+      if (c >= kChannels) continue;
+      const Channel channel = channel_number(c, task);
+      convolve(inputs[pass], conv, sizes, channel, shared + c);
+      if (conv.target && !sizes.speculative && (TF_SPLIT == 1 || c >= 2 * TF_K)) {
+        if (TF_SPLIT == 1) move_history(conv, channel, sizes);
+        write_window(conv.target + channel.conv * sizes.conv_channel, inputs[pass].window, sizes);
+      }
+    }
+  }
+  for (int i = first_gate; i < tokens * TF_G; i += kThreads) {
+    if (i >= kThreads) gate.read(step, task, i);
+    float* const token = shared + i / TF_G * kToken;
+    token[kDecay + i % TF_G] = gate.decay();
+    token[kDecay + TF_G + i % TF_G] = gate.beta();
+  }
+}
 
 }  // namespace

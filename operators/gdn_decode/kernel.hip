@@ -9,22 +9,24 @@
 //
 //   before the barrier   the first loads of the state go out; every thread takes a few channels:
 //                        convolution and SiLU (inputs.h)
-//   then                 the recurrence, through registers (state.h) or the copy engine
-//                        (state_bulk.h)
+//   then                 the recurrence (state.h)
 //   after a barrier      subgroups of 32 lanes each take one value head: norm and gate (output.h)
 //
 // Constants: TF_H, TF_G, TF_K, TF_V, TF_TAPS; element types (0 f32, 1 f16, 2 bf16) TF_ROW,
 // TF_STATE, TF_A_LOG, TF_DT_BIAS, TF_NORM (-1: no norm); TF_KEYS_LAST; TF_TRANSFORMERS (rounding),
 // TF_SIGMOID; where the segments of the rows are: TF_<segment>_BASE, _HEAD, _GROUP, _INNER for Q,
-// K, V, Z, B, A. How it is done: TF_TOKENS (1, or 0: the launch says), TF_SPLIT, TF_BULK, TF_VECTOR
-// (elements of the state in one access), TF_LANES and TF_DEPTH (state.h), TF_RESIDENT (blocks that
-// should fit a multiprocessor at a time); and what lies together, aligned, so that it is accessed at
-// once: TF_PAIRS, two channels in rows and weights, TF_CHANNELS_TOGETHER, in conv_state too;
-// TF_OUTPUTS_TOGETHER, a lane's part of z and out.
+// K, V, Z, B, A. How it is done: TF_TOKENS (1, or 0: the launch says), TF_SPLIT, TF_STREAM,
+// TF_VECTOR (elements of the state in one access), TF_LANES and TF_DEPTH (state.h), TF_RESIDENT
+// (blocks that should fit a multiprocessor at a time); and what lies together, aligned, so that it
+// is accessed at once: TF_PAIRS, two channels in rows and weights, TF_CHANNELS_TOGETHER, in
+// conv_state too; TF_OUTPUTS_TOGETHER, a lane's part of z and out.
 
 #include "inputs.h"
 #include "output.h"
-#include "state_bulk.h"
+#include "state.h"
+#if TF_STREAM
+#include "stream.h"
+#endif
 
 #if TF_SPLIT > 1
 #define TF_BLOCKS_OF_A_HEAD TF_CLUSTER(TF_SPLIT)
@@ -32,41 +34,21 @@
 #define TF_BLOCKS_OF_A_HEAD
 #endif
 
-TF_KERNEL_RESIDENT(256, TF_RESIDENT)
-TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
-    Row* out, const Row* qkv, const Row* z_rows, const Row* b_rows, const Row* a_rows,
-    Row* conv_state, State* state, const Row* conv_weight, const Row* conv_bias, const ALog* a_log,
-    const DtBias* dt_bias, const Norm* norm_weight, const void* read_index, const void* write_index,
-    const void* accepted, RowStrides qkv_strides, RowStrides z_strides, RowStrides b_strides,
-    RowStrides a_strides, Index read_strides, Index write_strides, Index accepted_strides,
-    Sizes sizes) {
-  TF_SHARED_DYNAMIC(float, shared);
-  const int thread = static_cast<int>(tf::thread_x());
-  const Block block = block_here();
-  const int head = block.head;
-  const int tokens = kOneToken ? 1 : sizes.tokens;
-  // Of [tokens, HV, V].
-  Row* const own_out =
-      out + (block.sequence * tokens * TF_H + head) * (TF_G * TF_V) + block.part * kHeadValues;
+namespace {
 
-  // Where this sequence reads and writes.
-  tf::i64 read = block.sequence, conv_read = block.sequence, conv_write = block.sequence;
-  tf::i32 first = sizes.history - (TF_TAPS - 1);
-  if (read_index) {
-    read = conv_read = slot_of(sizes, index_at(read_index, read_strides, block.sequence, 0));
-    conv_write = slot_of(sizes, index_at(write_index, write_strides, block.sequence, 0));
-    if (sizes.speculative && read >= 0) {
-      const tf::i64 count = index_at(accepted, accepted_strides, block.sequence, 0);
-      const bool fits =
-          count >= 1 && count <= sizes.index_columns && count + TF_TAPS - 2 <= sizes.history;
-      first = static_cast<tf::i32>(count) - 1;
-      read = fits ? slot_of(sizes, index_at(read_index, read_strides, block.sequence, first)) : -1;
-    }
-  }
-  if (read < 0) {  // Padding: zeros, and nothing else is touched.
-    for (int i = thread; i < tokens * TF_G * kHeadValues; i += kThreads) {
-      own_out[i / (TF_G * kHeadValues) * (TF_H * TF_G * TF_V) + i / kHeadValues % TF_G * TF_V +
-              i % kHeadValues] = tf::from_float<Row>(0.0f);
+#if !TF_STREAM
+TF_DEVICE void run(const Step& step) {
+  TF_SHARED_DYNAMIC(float, shared);
+  const Sizes& sizes = step.sizes;
+  const int thread = static_cast<int>(tf::thread_x());
+  const int head_lane = thread % kHeadLanes;
+  const int subgroup = thread / kHeadLanes;
+  const int tokens = kOneToken ? 1 : sizes.tokens;
+  const Task task =
+      task_number(step, tf::block_x() / TF_SPLIT, static_cast<int>(tf::block_x() % TF_SPLIT));
+  if (task.read < 0) {  // Padding: zeros, and nothing else is touched.
+    for (int i = subgroup; i < tokens * TF_G; i += kHeadsAtOnce) {
+      write_zeros(output_of(step, task, i / TF_G, i % TF_G), head_lane);
     }
     return;
   }
@@ -75,90 +57,17 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
   tf::cluster_arrive();  // Waited for before the first block writes into another.
 #endif
 
-  const tf::i64 own_state = static_cast<tf::i64>(head) * (TF_G * TF_K * TF_V);
-  const State* const state_from = state + read * sizes.state_slot + own_state;
-#if TF_BULK
-  TF_SHARED(tf::BulkBarrier, barriers, kWarps * kStages);
-  const BulkPipeline pipeline(reinterpret_cast<State*>(shared + (kToken + 3) / 4 * 4), barriers);
-#else
+  const State* const state_from = state_in(step, task, task.read);
   RegisterPipeline pipeline;
-#endif
-  pipeline.start(state_from, block.part);
-
-  const Convolution conv = {qkv + block.sequence * qkv_strides.batch, qkv_strides.token,
-                            conv_state + conv_read * sizes.conv_slot,
-                            conv_write < 0 ? nullptr : conv_state + conv_write * sizes.conv_slot,
-                            first};
-  const int head_lane = thread % kHeadLanes;
-  const int subgroup = thread / kHeadLanes;
-  const auto read_gate = [&](int i) {  // Of token i / TF_G, head i % TF_G.
-    GateInputs gate;
-    const int t = i / TF_G;
-    const int g = i % TF_G;
-    const int n = head * TF_G + g;
-    gate.a = a_rows[block.sequence * a_strides.batch + t * a_strides.token + TF_A_BASE +
-                    head * TF_A_HEAD + g * TF_A_GROUP];
-    gate.b = b_rows[block.sequence * b_strides.batch + t * b_strides.token + TF_B_BASE +
-                    head * TF_B_HEAD + g * TF_B_GROUP];
-    gate.a_log = a_log[n * sizes.a_log];
-    gate.dt_bias = dt_bias[n * sizes.dt_bias];
-    return gate;
-  };
-  const auto read_output_inputs = [&]([[maybe_unused]] int i) {
-    OutputInputs inputs;
-#if TF_NORM >= 0
-    inputs.read(z_rows + block.sequence * z_strides.batch + i / TF_G * z_strides.token + TF_Z_BASE +
-                    head * TF_Z_HEAD + i % TF_G * TF_Z_GROUP,
-                norm_weight, block.part, head_lane, sizes);
-#endif
-    return inputs;
-  };
-
-  // Everything is asked for before the first of it is used.
-  Inputs inputs[kPasses];
-  TF_UNROLL for (int pass = 0; pass < kPasses; ++pass) {
-    const int c = (pass * kThreads + thread) * kTogether;
-    if (c < kChannels) {
-      read_inputs(inputs[pass], conv, sizes, channel_number(c, block), conv_weight, conv_bias);
-    }
-  }
-  // By the last threads, which have the fewest channels.
-  const int first_gate = kThreads - 1 - thread;
-  GateInputs gate = first_gate < tokens * TF_G ? read_gate(first_gate) : GateInputs{};
+  pipeline.start(state_from, task.part);
   OutputInputs output_inputs;
-  if (kOneToken && subgroup < TF_G) output_inputs = read_output_inputs(subgroup);
-
-  TF_UNROLL for (int pass = 0; pass < kPasses; ++pass) {
-    const int c = (pass * kThreads + thread) * kTogether;
-    if (c >= kChannels) continue;
-    const Channel channel = channel_number(c, block);
-    convolve(inputs[pass], conv, sizes, channel, shared + c);
-    if (conv.target && !sizes.speculative && (TF_SPLIT == 1 || c >= 2 * TF_K)) {
-      if (TF_SPLIT == 1) move_history(conv, channel, sizes);
-      write_window(conv.target + channel.conv * sizes.conv_channel, inputs[pass].window, sizes);
-    }
-  }
-  for (int i = first_gate; i < tokens * TF_G; i += kThreads) {
-    if (i >= kThreads) gate = read_gate(i);
-    float* const token = shared + i / TF_G * kToken;
-    token[kDecay + i % TF_G] = gate.decay();
-    token[kDecay + TF_G + i % TF_G] = gate.beta();
-  }
+  if (kOneToken && subgroup < TF_G) output_inputs.read(step, task, subgroup, head_lane);
+  Inputs inputs[kPassesAtOnce];
+  take_in(inputs, step, task, thread, shared);
   tf::block_sync();
 
-  const auto target_after = [&](int t) -> State* {
-    if (!sizes.speculative && t + 1 < tokens) return nullptr;
-    const tf::i64 slot = write_index
-                             ? slot_of(sizes, index_at(write_index, write_strides, block.sequence,
-                                                       sizes.speculative ? t : 0))
-                             : block.sequence;
-    return slot < 0 ? nullptr : state + slot * sizes.state_slot + own_state;
-  };
-#if TF_BULK
-  pipeline.run(state_from, target_after(0), shared, block.part);
-#else
-  pipeline.run(state_from, shared, tokens, block.part, target_after);
-#endif
+  pipeline.run(state_from, shared, tokens, task.part,
+               [&](int t) { return state_after(step, task, t); });
 #if TF_SPLIT > 1
   tf::cluster_wait();
 #endif
@@ -173,7 +82,7 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
     float squares = TF_NORM >= 0 ? sum_of_squares(core, head_lane) : 0.0f;
 #if TF_SPLIT > 1
     if (valid && head_lane < TF_SPLIT) {
-      tf::store_to_block(&squares_of[block.part * TF_G + g], static_cast<tf::u32>(head_lane),
+      tf::store_to_block(&squares_of[task.part * TF_G + g], static_cast<tf::u32>(head_lane),
                          squares);
     }
     tf::cluster_arrive();
@@ -182,20 +91,49 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
     for (int part = 0; part < TF_SPLIT; ++part) squares += squares_of[part * TF_G + g];
 #endif
     if (!valid) continue;
-    if (!kOneToken || round > 0) output_inputs = read_output_inputs(i);
-    write_output(own_out + t * (TF_H * TF_G * TF_V) + g * TF_V, core, output_inputs,
+    if (!kOneToken || round > 0) output_inputs.read(step, task, i, head_lane);
+    write_output(output_of(step, task, t, g), core, output_inputs,
                  tf::rsqrt(squares / TF_V + sizes.norm_eps), head_lane);
   }
 #if TF_SPLIT > 1
   // Now every block of the cluster has read the history of query and key.
+  if (task.conv_write < 0) return;
+  Row* const history = step.conv_state + task.conv_write * sizes.conv_slot;
   TF_UNROLL for (int pass = 0; pass < kPasses; ++pass) {
     const int c = (pass * kThreads + thread) * kTogether;
-    if (!conv.target || c >= 2 * TF_K || c / (2 * TF_K / TF_SPLIT) != block.part) continue;
-    write_window(conv.target + channel_number(c, block).conv * sizes.conv_channel,
-                 inputs[pass].window, sizes);
+    if (c >= 2 * TF_K || c / (2 * TF_K / TF_SPLIT) != task.part) continue;
+    write_window(history + channel_number(c, task).conv * sizes.conv_channel, inputs[pass].window,
+                 sizes);
   }
 #endif
-#if TF_BULK
-  pipeline.finish();
+}
+#endif
+
+}  // namespace
+
+TF_KERNEL_RESIDENT(TF_STREAM ? 384 : 256, TF_RESIDENT)
+TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
+    Row* out, const Row* qkv, const Row* z_rows, const Row* b_rows, const Row* a_rows,
+    Row* conv_state, State* state, const Row* conv_weight, const Row* conv_bias, const ALog* a_log,
+    const DtBias* dt_bias, const Norm* norm_weight, const void* read_index, const void* write_index,
+    const void* accepted, RowStrides qkv_strides, RowStrides z_strides, RowStrides b_strides,
+    RowStrides a_strides, Index read_strides, Index write_strides, Index accepted_strides,
+    Sizes sizes) {
+  const Step step = {out,           qkv,
+                     z_rows,        b_rows,
+                     a_rows,        conv_state,
+                     state,         conv_weight,
+                     conv_bias,     a_log,
+                     dt_bias,       norm_weight,
+                     read_index,    write_index,
+                     accepted,      qkv_strides,
+                     z_strides,     b_strides,
+                     a_strides,     read_strides,
+                     write_strides, accepted_strides,
+                     sizes};
+#if TF_STREAM
+  stream(step, static_cast<tf::u32>(sizes.tasks));
+#else
+  run(step);
 #endif
 }

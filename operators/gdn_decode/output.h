@@ -15,23 +15,29 @@ struct OutputInputs {
   Row z[kOutputs];
   Norm weight[kOutputs];
 
-  TF_DEVICE void read(const Row* z_head, const Norm* norm_weight, int part, int lane,
-                      const Sizes& sizes) {
+  // Of token i / TF_G, group i % TF_G.
+  TF_DEVICE void read([[maybe_unused]] const Step& step, [[maybe_unused]] const Task& task,
+                      [[maybe_unused]] int i, [[maybe_unused]] int lane) {
+#if TF_NORM >= 0
     const int c = lane * kOutputs;
     if (c >= kHeadValues) return;
-    const int e = part * kHeadValues + c;
+    const int e = task.part * kHeadValues + c;
+    const Row* const head = step.z + task.sequence * step.z_strides.batch +
+                            i / TF_G * step.z_strides.token + TF_Z_BASE + task.head * TF_Z_HEAD +
+                            i % TF_G * TF_Z_GROUP;
 #if TF_OUTPUTS_TOGETHER
-    const auto all = tf::load<kOutputs>(z_head + e);
+    const auto all = tf::load<kOutputs>(head + e);
 #endif
-    TF_UNROLL for (int i = 0; i < kOutputs; ++i) {
-      if (c + i >= kHeadValues) continue;
+    TF_UNROLL for (int j = 0; j < kOutputs; ++j) {
+      if (c + j >= kHeadValues) continue;
 #if TF_OUTPUTS_TOGETHER
-      z[i] = all[i];
+      z[j] = all[j];
 #else
-      z[i] = z_head[(e + i) * TF_Z_INNER];
+      z[j] = head[(e + j) * TF_Z_INNER];
 #endif
-      weight[i] = norm_weight[(e + i) * sizes.norm];
+      weight[j] = step.norm_weight[(e + j) * step.sizes.norm];
     }
+#endif
   }
 };
 
@@ -70,6 +76,11 @@ TF_DEVICE void write_output(Row* target, const float* core,
     if (c + i < kHeadValues) target[c + i] = all[i];
   }
 #endif
+}
+
+// Of padding.
+TF_DEVICE void write_zeros(Row* target, int lane) {
+  for (int c = lane; c < kHeadValues; c += kHeadLanes) target[c] = tf::from_float<Row>(0.0f);
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ constexpr const char* kKernel = "gdn_decode_step";
 constexpr std::uint32_t kThreads = 256;
 constexpr std::int64_t kHeadLanes = 32;            // Share the values of a head; see output.h.
 constexpr std::int64_t kMostElementsPerLane = 64;  // Of the state, in registers.
-// Of state_bulk.h.
-constexpr std::int64_t kBulkLanes = 8, kWarps = 8, kStages = 3, kChunkBytes = 4096;
+// Of stream.h.
+constexpr std::int64_t kStreamThreads = 384, kStreamWarps = 8, kStages = 3, kChunkBytes = 4096;
 constexpr std::int64_t kAccessBytes = 16;
 constexpr std::int64_t kMost32 = (std::int64_t{1} << 31) - 1;
 
@@ -35,6 +35,7 @@ struct Sizes {
   std::int32_t weight_channel, weight_tap, bias_channel;
   std::int32_t a_log, dt_bias, norm;
   std::int32_t speculative, zero_is_padding, index_columns;
+  std::int32_t tasks;
   float norm_eps;
 };
 
@@ -64,7 +65,7 @@ struct Choice {
   std::optional<DType> norm;
   bool keys_are_last = true, rounds_as_transformers = false, gate_is_sigmoid = false;
   // How it is done: see kernel.hip.
-  bool one_token = true, bulk = false;
+  bool one_token = true, stream = false;
   bool pairs = false, channels_together = false, outputs_together = false;
   std::int64_t split = 1, vector = 1, lanes = 8, depth = 1;
 
@@ -93,11 +94,11 @@ std::array<NamedConstant, 43> constants(const Choice& c, const RowLayouts& rows)
       {"TF_KEYS_LAST", c.keys_are_last ? 1 : 0},
       {"TF_TOKENS", c.one_token ? 1 : 0},
       {"TF_SPLIT", c.split},
-      {"TF_BULK", c.bulk ? 1 : 0},
+      {"TF_STREAM", c.stream ? 1 : 0},
       {"TF_VECTOR", c.vector},
       {"TF_LANES", c.lanes},
       {"TF_DEPTH", c.depth},
-      {"TF_RESIDENT", c.keys_are_last && c.one_token && c.split == 1 && !c.bulk ? 3 : 2},
+      {"TF_RESIDENT", c.keys_are_last && c.one_token && c.split == 1 && !c.stream ? 3 : 2},
       {"TF_PAIRS", c.pairs ? 1 : 0},
       {"TF_CHANNELS_TOGETHER", c.channels_together ? 1 : 0},
       {"TF_OUTPUTS_TOGETHER", c.outputs_together ? 1 : 0},
@@ -151,7 +152,7 @@ std::int64_t vector_of(const Choice& c, std::uintptr_t address, std::int64_t slo
 /// engine.
 std::int64_t shared_bytes(const Choice& c, std::int64_t tokens) {
   const std::int64_t token = 2 * c.heads.K + c.heads.G * c.values() + 2 * c.heads.G;
-  if (c.bulk) return (token + 3) / 4 * 16 + kWarps * kStages * kChunkBytes;
+  if (c.stream) return 2 * ((token + 3) / 4 * 16) + kStreamWarps * kStages * kChunkBytes;
   return tokens * token * 4;
 }
 
@@ -191,45 +192,53 @@ void choose_accesses(const Problem& p, Choice& c) {
                        (p.norm_weight == nullptr || lie_together(p, *p.layouts->z, outputs));
 }
 
-/// Whether the copy engine of NVIDIA sm_90 and sm_100 is there, and clusters with it.
-bool has_bulk_copies(const DeviceFacts& device) {
+/// Whether clusters and the copy engine of NVIDIA sm_90 and sm_100 are there.
+bool has_clusters(const DeviceFacts& device) {
   return device.arch.starts_with("sm_90") || device.arch.starts_with("sm_10");
 }
 
-/// Blocks that share a key head, and who moves the state: figures of an H200 with 48 value heads of
-/// 128 x 128 in fp32, batches of 1 to 128. One block for a key head once there are enough of them
-/// to keep all multiprocessors reading; with few, latency decides, and registers beat the copy
-/// engine.
+/// Whether the state can be moved in chunks by the copy engine: see stream.h.
+bool can_stream(const Choice& c, const DeviceFacts& device) {
+  const auto size = static_cast<std::int64_t>(size_of(c.state));
+  const std::int64_t row_bytes = c.heads.K * size;
+  if (!c.keys_are_last || c.vector * size != kAccessBytes || kChunkBytes % row_bytes != 0 ||
+      c.heads.K % (c.lanes * c.vector) != 0) {
+    return false;
+  }
+  const std::int64_t rows = kChunkBytes / row_bytes;
+  return rows % (32 / c.lanes) == 0 && c.heads.V % rows == 0 &&
+         c.heads.G * c.heads.V / rows % kStreamWarps == 0 &&
+         shared_bytes(c, 1) <= device.max_shared_bytes_opt_in;
+}
+
+/// A block for each key head, or several, or blocks that walk over key heads: measured on an H200
+/// with 48 value heads of 128 x 128 in fp32 and batches of 1 to 128. With few key heads latency
+/// decides, and they are shared among blocks; with many, the memory, and blocks stream.
 void choose_form(const Problem& p, const DeviceFacts& device, Choice& c) {
-  const std::int64_t row_bytes = c.heads.K * static_cast<std::int64_t>(size_of(c.state));
-  c.lanes = c.heads.K >= 16 * c.vector && c.keys_are_last ? 16 : 8;
+  if (c.keys_are_last && c.heads.K >= 16 * c.vector) c.lanes = 16;
   const bool simple = c.one_token && !p.speculative && p.history <= p.taps;
-  if (!has_bulk_copies(device) || !simple) return;
-  const std::int64_t blocks = p.batch * p.heads.H;
-  const auto splits = [&](std::int64_t parts) {
-    const std::int64_t unit = c.keys_are_last ? 1 : c.vector;
-    return c.heads.V % parts == 0 && c.heads.V / parts % unit == 0 && c.heads.G <= kWarps &&
-           p.heads.K % parts == 0;
-  };
-  if (blocks * 4 <= device.multiprocessors && splits(8)) {
-    c.split = 8;
-    const std::int64_t units = c.heads.G * c.values() / (c.keys_are_last ? 1 : c.vector);
-    const std::int64_t at_once = kThreads / c.lanes;
-    c.depth = std::clamp<std::int64_t>((units + at_once - 1) / at_once, 1, 3);
+  if (!has_clusters(device) || !simple) return;
+  const std::int64_t tasks = p.batch * p.heads.H;
+  const std::int64_t unit = c.keys_are_last ? 1 : c.vector;
+  for (const std::int64_t split : {8, 4}) {
+    if (tasks * split > 2 * device.multiprocessors || c.heads.V % (split * unit) != 0 ||
+        c.heads.K % split != 0 || c.heads.G > 8) {
+      continue;
+    }
+    c.split = split;
+    const std::int64_t units = c.heads.G * c.values() / unit;
+    c.depth = std::clamp<std::int64_t>(units * c.lanes / kThreads, 1, 3);
     return;
   }
-  const std::int64_t chunk_rows = kChunkBytes / row_bytes;
-  const bool in_chunks = c.keys_are_last && c.vector * size_of(c.state) == kAccessBytes &&
-                         kChunkBytes % row_bytes == 0 && c.heads.K % (kBulkLanes * c.vector) == 0 &&
-                         chunk_rows % (32 / kBulkLanes) == 0 && c.heads.V % chunk_rows == 0;
-  if (!in_chunks) return;
-  const bool share =
-      blocks * 4 <= device.multiprocessors * 5 && splits(2) && c.heads.V / 2 % chunk_rows == 0;
-  Choice bulk = c;
-  bulk.split = share ? 2 : 1;
-  bulk.bulk = true;
-  bulk.lanes = kBulkLanes;
-  if (shared_bytes(bulk, 1) <= device.max_shared_bytes_opt_in) c = bulk;
+  c.stream = true;
+  c.stream = can_stream(c, device);
+}
+
+/// Blocks of a stream: two for each multiprocessor, or fewer if they then have as many tasks each.
+std::int64_t stream_blocks(std::int64_t tasks, const DeviceFacts& device) {
+  const std::int64_t most = 2 * std::max<std::int64_t>(device.multiprocessors, 1);
+  const std::int64_t each = (tasks + most - 1) / most;
+  return (tasks + each - 1) / each;
 }
 
 void check_limits(const Problem& p, const DeviceFacts& device) {
@@ -309,7 +318,7 @@ void add_parameters(const Problem& p, KernelParameters& parameters) {
       stride(*p.conv_weight, 1), stride_or_zero(p.conv_bias), stride_or_zero(p.a_log),
       stride_or_zero(p.dt_bias), stride_or_zero(p.norm_weight), p.speculative ? 1 : 0,
       p.zero_is_padding ? 1 : 0, narrow(p.index_columns, "the number of columns of state_indices"),
-      static_cast<float>(p.norm_eps)});
+      static_cast<std::int32_t>(p.batch * p.heads.H), static_cast<float>(p.norm_eps)});
 }
 
 }  // namespace
@@ -344,8 +353,10 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   Launch& launch = plan.add();
   launch.kernel = kKernel;
   launch.variant = variant_of(choice, *p.layouts);
-  launch.grid = {static_cast<std::uint32_t>(p.batch * p.heads.H * choice.split), 1, 1};
-  launch.block = {kThreads, 1, 1};
+  const std::int64_t tasks = p.batch * p.heads.H;
+  const std::int64_t blocks = choice.stream ? stream_blocks(tasks, device) : tasks * choice.split;
+  launch.grid = {static_cast<std::uint32_t>(blocks), 1, 1};
+  launch.block = {static_cast<std::uint32_t>(choice.stream ? kStreamThreads : kThreads), 1, 1};
   launch.shared_bytes = static_cast<std::uint32_t>(shared_bytes(choice, p.tokens));
   add_parameters(p, launch.parameters);
 }
