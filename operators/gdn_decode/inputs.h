@@ -214,7 +214,8 @@ TF_DEVICE void take_in(Inputs (&inputs)[kPassesAtOnce], const Step& step, const 
   const int first_gate = kThreads - 1 - thread;
   GateInputs gate;
   if (first_gate < tokens * TF_G) gate.read(step, task, first_gate);
-  for (int first = 0; first < kPasses; first += kPassesAtOnce) {
+  // Query and key last, so that their windows are what is left in `inputs`.
+  for (int first = kPasses - kPassesAtOnce; first >= 0; first -= kPassesAtOnce) {
     // Everything is asked for before the first of it is used.
     TF_UNROLL for (int pass = 0; pass < kPassesAtOnce; ++pass) {
       const int c = ((first + pass) * kThreads + thread) * kTogether;

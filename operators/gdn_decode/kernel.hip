@@ -132,7 +132,7 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
                      write_strides, accepted_strides,
                      sizes};
 #if TF_STREAM
-  stream(step, static_cast<tf::u32>(sizes.tasks));
+  stream(step);
 #else
   run(step);
 #endif

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 
 #include <truefuse/core/error.h>
@@ -15,7 +16,7 @@ constexpr std::uint32_t kThreads = 256;
 constexpr std::int64_t kHeadLanes = 32;            // Share the values of a head; see output.h.
 constexpr std::int64_t kMostElementsPerLane = 64;  // Of the state, in registers.
 // Of stream.h.
-constexpr std::int64_t kStreamThreads = 384, kStreamWarps = 8, kStages = 3, kChunkBytes = 4096;
+constexpr std::int64_t kStreamThreads = 384, kStreamWarps = 8, kStageBytes = 12288;
 constexpr std::int64_t kAccessBytes = 16;
 constexpr std::int64_t kMost32 = (std::int64_t{1} << 31) - 1;
 
@@ -67,7 +68,7 @@ struct Choice {
   // How it is done: see kernel.hip.
   bool one_token = true, stream = false;
   bool pairs = false, channels_together = false, outputs_together = false;
-  std::int64_t split = 1, vector = 1, lanes = 8, depth = 1;
+  std::int64_t split = 1, vector = 1, lanes = 8, depth = 1, chunk_rows = 0;
 
   std::int64_t values() const { return heads.V / split; }  ///< Of each value head in a block.
 };
@@ -78,7 +79,7 @@ struct NamedConstant {
 };
 
 /// Names and values in one place, so that they cannot part.
-std::array<NamedConstant, 43> constants(const Choice& c, const RowLayouts& rows) {
+std::array<NamedConstant, 44> constants(const Choice& c, const RowLayouts& rows) {
   const Place z = rows.z.value_or(Place{});
   return {{
       {"TF_H", c.heads.H},
@@ -98,6 +99,7 @@ std::array<NamedConstant, 43> constants(const Choice& c, const RowLayouts& rows)
       {"TF_VECTOR", c.vector},
       {"TF_LANES", c.lanes},
       {"TF_DEPTH", c.depth},
+      {"TF_CHUNK_ROWS", c.chunk_rows},
       {"TF_RESIDENT", c.keys_are_last && c.one_token && c.split == 1 && !c.stream ? 3 : 2},
       {"TF_PAIRS", c.pairs ? 1 : 0},
       {"TF_CHANNELS_TOGETHER", c.channels_together ? 1 : 0},
@@ -152,7 +154,7 @@ std::int64_t vector_of(const Choice& c, std::uintptr_t address, std::int64_t slo
 /// engine.
 std::int64_t shared_bytes(const Choice& c, std::int64_t tokens) {
   const std::int64_t token = 2 * c.heads.K + c.heads.G * c.values() + 2 * c.heads.G;
-  if (c.stream) return 2 * ((token + 3) / 4 * 16) + kStreamWarps * kStages * kChunkBytes;
+  if (c.stream) return 2 * ((token + 3) / 4 * 16) + kStreamWarps * kStageBytes;
   return tokens * token * 4;
 }
 
@@ -197,18 +199,29 @@ bool has_clusters(const DeviceFacts& device) {
   return device.arch.starts_with("sm_90") || device.arch.starts_with("sm_10");
 }
 
-/// Whether the state can be moved in chunks by the copy engine: see stream.h.
-bool can_stream(const Choice& c, const DeviceFacts& device) {
+/// Rows of the state that the copy engine moves at a time, of 1 to 4 KiB; 0: it cannot be used for
+/// this split. See stream.h.
+std::int64_t chunk_rows(const Choice& c, const DeviceFacts& device) {
   const auto size = static_cast<std::int64_t>(size_of(c.state));
   const std::int64_t row_bytes = c.heads.K * size;
-  if (!c.keys_are_last || c.vector * size != kAccessBytes || kChunkBytes % row_bytes != 0 ||
-      c.heads.K % (c.lanes * c.vector) != 0) {
-    return false;
+  if (!c.keys_are_last || c.vector * size != kAccessBytes ||
+      c.heads.K % (c.lanes * c.vector) != 0 || c.heads.K % c.split != 0 ||
+      c.heads.V % c.split != 0 || (c.split > 1 && (!c.pairs || c.heads.K > 128)) ||
+      shared_bytes(c, 1) > device.max_shared_bytes_opt_in) {
+    return 0;
   }
-  const std::int64_t rows = kChunkBytes / row_bytes;
-  return rows % (32 / c.lanes) == 0 && c.heads.V % rows == 0 &&
-         c.heads.G * c.heads.V / rows % kStreamWarps == 0 &&
-         shared_bytes(c, 1) <= device.max_shared_bytes_opt_in;
+  for (std::int64_t rows = 4096 / row_bytes; rows * row_bytes >= 1024; rows /= 2) {
+    if (kStageBytes % (rows * row_bytes) == 0 && rows % (32 / c.lanes) == 0 &&
+        c.values() % rows == 0 && c.heads.G * c.values() / rows % kStreamWarps == 0) {
+      return rows;
+    }
+  }
+  return 0;
+}
+
+inline std::int64_t most_split() {
+  const char* e = std::getenv("TF_X_SPLIT");
+  return e ? std::atoi(e) : 4;
 }
 
 /// A block for each key head, or several, or blocks that walk over key heads: measured on an H200
@@ -221,6 +234,7 @@ void choose_form(const Problem& p, const DeviceFacts& device, Choice& c) {
   const std::int64_t tasks = p.batch * p.heads.H;
   const std::int64_t unit = c.keys_are_last ? 1 : c.vector;
   for (const std::int64_t split : {8, 4}) {
+    if (std::getenv("TF_X_NOREG")) continue;
     if (tasks * split > 2 * device.multiprocessors || c.heads.V % (split * unit) != 0 ||
         c.heads.K % split != 0 || c.heads.G > 8) {
       continue;
@@ -231,14 +245,22 @@ void choose_form(const Problem& p, const DeviceFacts& device, Choice& c) {
     return;
   }
   c.stream = true;
-  c.stream = can_stream(c, device);
+  for (const std::int64_t split : {8, 4, 2, 1}) {
+    // At least as many blocks as fit, and each with several tasks where there are many.
+    c.split = split;
+    choose_accesses(p, c);
+    c.chunk_rows = chunk_rows(c, device);
+    if (c.chunk_rows > 0 && (split == 1 || split <= most_split())) return;
+  }
+  c.stream = false;
+  c.split = 1;
 }
 
 /// Blocks of a stream: two for each multiprocessor, or fewer if they then have as many tasks each.
-std::int64_t stream_blocks(std::int64_t tasks, const DeviceFacts& device) {
-  const std::int64_t most = 2 * std::max<std::int64_t>(device.multiprocessors, 1);
+std::int64_t stream_blocks(std::int64_t tasks, std::int64_t split, const DeviceFacts& device) {
+  const std::int64_t most = std::max<std::int64_t>(2 * device.multiprocessors / split, 1);
   const std::int64_t each = (tasks + most - 1) / most;
-  return (tasks + each - 1) / each;
+  return (tasks + each - 1) / each * split;
 }
 
 void check_limits(const Problem& p, const DeviceFacts& device) {
@@ -354,7 +376,8 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   launch.kernel = kKernel;
   launch.variant = variant_of(choice, *p.layouts);
   const std::int64_t tasks = p.batch * p.heads.H;
-  const std::int64_t blocks = choice.stream ? stream_blocks(tasks, device) : tasks * choice.split;
+  const std::int64_t blocks =
+      choice.stream ? stream_blocks(tasks, choice.split, device) : tasks * choice.split;
   launch.grid = {static_cast<std::uint32_t>(blocks), 1, 1};
   launch.block = {static_cast<std::uint32_t>(choice.stream ? kStreamThreads : kThreads), 1, 1};
   launch.shared_bytes = static_cast<std::uint32_t>(shared_bytes(choice, p.tokens));
