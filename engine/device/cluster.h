@@ -1,6 +1,5 @@
 #pragma once
 
-#include "truefuse/device/bulk.h"
 #include "truefuse/device/types.h"
 
 // Clusters: blocks of one launch that run at the same time, wait for each other and write into each
@@ -41,30 +40,6 @@ TF_DEVICE void store_to_block(float* shared, u32 rank, float value) {
       : "=r"(remote)
       : "r"(static_cast<u32>(__cvta_generic_to_shared(shared))), "r"(rank));
   asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
-}
-
-/// Waits for a phase of a barrier at which threads of other blocks arrive.
-TF_DEVICE void wait_for_cluster(PhaseBarrier& barrier, u32 parity) {
-  u32 done;
-  do {
-    asm volatile(
-        "{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; "
-        "selp.u32 %0, 1, 0, p;}"
-        : "=r"(done)
-        : "r"(detail::shared_address(&barrier)), "r"(parity)
-        : "memory");
-  } while (done == 0);
-}
-
-/// Arrives at the barrier that block `rank` has at the place of `barrier`: what this thread wrote
-/// before, into whichever block, can be read by who waits for it.
-TF_DEVICE void arrive_at_block(PhaseBarrier& barrier, u32 rank) {
-  u32 remote;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;"
-      : "=r"(remote)
-      : "r"(detail::shared_address(&barrier)), "r"(rank));
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(remote)
-               : "memory");
 }
 
 }  // namespace tf

@@ -9,8 +9,6 @@ namespace {
 // Neighbouring channels that a thread takes together; query, key and values of a block follow each
 // other, and thread after thread takes its own until all are taken.
 constexpr int kTogether = TF_PAIRS ? 2 : 1;
-constexpr int kPasses = (kChannels + kThreads * kTogether - 1) / (kThreads * kTogether);
-
 // Channels of a block, numbered as they lie in shared memory.
 struct Channel {
   tf::i32 column;  // In a row.
@@ -200,32 +198,35 @@ struct GateInputs {
   TF_DEVICE float beta() const { return stored(sigmoid(tf::to_float(b))); }
 };
 
-// A streaming block is in no hurry and saves registers.
-constexpr int kPassesAtOnce = TF_STREAM ? 1 : kPasses;
+// Passes of `threads` threads over a task's channels.
+TF_DEVICE constexpr int passes(int threads) {
+  return (kChannels + threads * kTogether - 1) / (threads * kTogether);
+}
 
 // Everything that a task's inputs become, into shared memory; the history moves on, except for that
-// of query and key where blocks share them: `inputs` holds their windows. `thread` of kThreads.
-TF_DEVICE void take_in(Inputs (&inputs)[kPassesAtOnce], const Step& step, const Task& task,
-                       int thread, float* shared) {
+// of query and key where blocks share them: `inputs` holds their windows. Called by the first
+// `Threads` threads that count from 0; `AtOnce` passes have their loads under way together.
+template <int Threads, int AtOnce>
+TF_DEVICE void take_in(Inputs (&inputs)[AtOnce], const Step& step, const Task& task, int thread,
+                       float* shared) {
   const Sizes& sizes = step.sizes;
   const Convolution conv = convolution_of(step, task);
   const int tokens = kOneToken ? 1 : sizes.tokens;
   // By the last threads, which have the fewest channels.
-  const int first_gate = kThreads - 1 - thread;
+  const int first_gate = Threads - 1 - thread;
   GateInputs gate;
   if (first_gate < tokens * TF_G) gate.read(step, task, first_gate);
-  // Query and key last, so that their windows are what is left in `inputs`.
-  for (int first = kPasses - kPassesAtOnce; first >= 0; first -= kPassesAtOnce) {
+  for (int first = 0; first < passes(Threads); first += AtOnce) {
     // Everything is asked for before the first of it is used.
-    TF_UNROLL for (int pass = 0; pass < kPassesAtOnce; ++pass) {
-      const int c = ((first + pass) * kThreads + thread) * kTogether;
+    TF_UNROLL for (int pass = 0; pass < AtOnce; ++pass) {
+      const int c = ((first + pass) * Threads + thread) * kTogether;
       if (c < kChannels) {
         read_inputs(inputs[pass], conv, sizes, channel_number(c, task), step.conv_weight,
                     step.conv_bias);
       }
     }
-    TF_UNROLL for (int pass = 0; pass < kPassesAtOnce; ++pass) {
-      const int c = ((first + pass) * kThreads + thread) * kTogether;
+    TF_UNROLL for (int pass = 0; pass < AtOnce; ++pass) {
+      const int c = ((first + pass) * Threads + thread) * kTogether;
       if (c >= kChannels) continue;
       const Channel channel = channel_number(c, task);
       convolve(inputs[pass], conv, sizes, channel, shared + c);
@@ -235,8 +236,8 @@ TF_DEVICE void take_in(Inputs (&inputs)[kPassesAtOnce], const Step& step, const 
       }
     }
   }
-  for (int i = first_gate; i < tokens * TF_G; i += kThreads) {
-    if (i >= kThreads) gate.read(step, task, i);
+  for (int i = first_gate; i < tokens * TF_G; i += Threads) {
+    if (i >= Threads) gate.read(step, task, i);
     float* const token = shared + i / TF_G * kToken;
     token[kDecay + i % TF_G] = gate.decay();
     token[kDecay + TF_G + i % TF_G] = gate.beta();

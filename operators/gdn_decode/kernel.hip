@@ -62,8 +62,8 @@ TF_DEVICE void run(const Step& step) {
   pipeline.start(state_from, task.part);
   OutputInputs output_inputs;
   if (kOneToken && subgroup < TF_G) output_inputs.read(step, task, subgroup, head_lane);
-  Inputs inputs[kPassesAtOnce];
-  take_in(inputs, step, task, thread, shared);
+  Inputs inputs[passes(kThreads)];
+  take_in<kThreads>(inputs, step, task, thread, shared);
   tf::block_sync();
 
   pipeline.run(state_from, shared, tokens, task.part,
@@ -99,7 +99,7 @@ TF_DEVICE void run(const Step& step) {
   // Now every block of the cluster has read the history of query and key.
   if (task.conv_write < 0) return;
   Row* const history = step.conv_state + task.conv_write * sizes.conv_slot;
-  TF_UNROLL for (int pass = 0; pass < kPasses; ++pass) {
+  TF_UNROLL for (int pass = 0; pass < passes(kThreads); ++pass) {
     const int c = (pass * kThreads + thread) * kTogether;
     if (c >= 2 * TF_K || c / (2 * TF_K / TF_SPLIT) != task.part) continue;
     write_window(history + channel_number(c, task).conv * sizes.conv_channel, inputs[pass].window,

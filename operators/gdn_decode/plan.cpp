@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include <truefuse/core/error.h>
@@ -199,14 +198,13 @@ bool has_clusters(const DeviceFacts& device) {
   return device.arch.starts_with("sm_90") || device.arch.starts_with("sm_10");
 }
 
-/// Rows of the state that the copy engine moves at a time, of 1 to 4 KiB; 0: it cannot be used for
-/// this split. See stream.h.
+/// Rows of the state that the copy engine moves at a time, of 1 to 4 KiB together; 0: it cannot be
+/// used. See stream.h.
 std::int64_t chunk_rows(const Choice& c, const DeviceFacts& device) {
   const auto size = static_cast<std::int64_t>(size_of(c.state));
   const std::int64_t row_bytes = c.heads.K * size;
   if (!c.keys_are_last || c.vector * size != kAccessBytes ||
-      c.heads.K % (c.lanes * c.vector) != 0 || c.heads.K % c.split != 0 ||
-      c.heads.V % c.split != 0 || (c.split > 1 && (!c.pairs || c.heads.K > 128)) ||
+      c.heads.K % (c.lanes * c.vector) != 0 ||
       shared_bytes(c, 1) > device.max_shared_bytes_opt_in) {
     return 0;
   }
@@ -219,11 +217,6 @@ std::int64_t chunk_rows(const Choice& c, const DeviceFacts& device) {
   return 0;
 }
 
-inline std::int64_t most_split() {
-  const char* e = std::getenv("TF_X_SPLIT");
-  return e ? std::atoi(e) : 4;
-}
-
 /// A block for each key head, or several, or blocks that walk over key heads: measured on an H200
 /// with 48 value heads of 128 x 128 in fp32 and batches of 1 to 128. With few key heads latency
 /// decides, and they are shared among blocks; with many, the memory, and blocks stream.
@@ -233,9 +226,8 @@ void choose_form(const Problem& p, const DeviceFacts& device, Choice& c) {
   if (!has_clusters(device) || !simple) return;
   const std::int64_t tasks = p.batch * p.heads.H;
   const std::int64_t unit = c.keys_are_last ? 1 : c.vector;
-  for (const std::int64_t split : {8, 4}) {
-    if (std::getenv("TF_X_NOREG")) continue;
-    if (tasks * split > 2 * device.multiprocessors || c.heads.V % (split * unit) != 0 ||
+  for (const std::int64_t split : {8, 4, 2}) {
+    if (tasks * split > device.multiprocessors || c.heads.V % (split * unit) != 0 ||
         c.heads.K % split != 0 || c.heads.G > 8) {
       continue;
     }
@@ -244,23 +236,17 @@ void choose_form(const Problem& p, const DeviceFacts& device, Choice& c) {
     c.depth = std::clamp<std::int64_t>(units * c.lanes / kThreads, 1, 3);
     return;
   }
-  c.stream = true;
-  for (const std::int64_t split : {8, 4, 2, 1}) {
-    // At least as many blocks as fit, and each with several tasks where there are many.
-    c.split = split;
-    choose_accesses(p, c);
-    c.chunk_rows = chunk_rows(c, device);
-    if (c.chunk_rows > 0 && (split == 1 || split <= most_split())) return;
-  }
-  c.stream = false;
-  c.split = 1;
+  Choice streaming = c;
+  streaming.stream = true;
+  streaming.chunk_rows = chunk_rows(streaming, device);
+  if (streaming.chunk_rows > 0) c = streaming;
 }
 
 /// Blocks of a stream: two for each multiprocessor, or fewer if they then have as many tasks each.
-std::int64_t stream_blocks(std::int64_t tasks, std::int64_t split, const DeviceFacts& device) {
-  const std::int64_t most = std::max<std::int64_t>(2 * device.multiprocessors / split, 1);
+std::int64_t stream_blocks(std::int64_t tasks, const DeviceFacts& device) {
+  const std::int64_t most = std::max<std::int64_t>(2 * device.multiprocessors, 1);
   const std::int64_t each = (tasks + most - 1) / most;
-  return (tasks + each - 1) / each * split;
+  return (tasks + each - 1) / each;
 }
 
 void check_limits(const Problem& p, const DeviceFacts& device) {
@@ -376,8 +362,7 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   launch.kernel = kKernel;
   launch.variant = variant_of(choice, *p.layouts);
   const std::int64_t tasks = p.batch * p.heads.H;
-  const std::int64_t blocks =
-      choice.stream ? stream_blocks(tasks, choice.split, device) : tasks * choice.split;
+  const std::int64_t blocks = choice.stream ? stream_blocks(tasks, device) : tasks * choice.split;
   launch.grid = {static_cast<std::uint32_t>(blocks), 1, 1};
   launch.block = {static_cast<std::uint32_t>(choice.stream ? kStreamThreads : kThreads), 1, 1};
   launch.shared_bytes = static_cast<std::uint32_t>(shared_bytes(choice, p.tokens));
