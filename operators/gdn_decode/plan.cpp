@@ -221,7 +221,6 @@ std::int64_t chunk_rows(const Choice& c, const DeviceFacts& device) {
 /// with 48 value heads of 128 x 128 in fp32 and batches of 1 to 128. With few key heads latency
 /// decides, and they are shared among blocks; with many, the memory, and blocks stream.
 void choose_form(const Problem& p, const DeviceFacts& device, Choice& c) {
-  if (c.keys_are_last && c.heads.K >= 16 * c.vector) c.lanes = 16;
   const bool simple = c.one_token && !p.speculative && p.history <= p.taps;
   if (!has_clusters(device) || !simple) return;
   const std::int64_t tasks = p.batch * p.heads.H;
@@ -353,8 +352,11 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   choice.rounds_as_transformers = p.rounds_as_transformers;
   choice.gate_is_sigmoid = p.gate_is_sigmoid;
   choice.one_token = p.tokens == 1;
+  // Of a [K, V] state a lane holds several values for each of its keys.
+  if (!choice.keys_are_last && choice.heads.K > 64) choice.lanes = 16;
   choice.vector =
       vector_of(choice, reinterpret_cast<std::uintptr_t>(p.state->data), stride_of(*p.state, 0));
+  if (choice.keys_are_last && choice.heads.K >= 16 * choice.vector) choice.lanes = 16;
   choose_form(p, device, choice);
   choose_accesses(p, choice);
 
@@ -400,8 +402,6 @@ std::vector<Operator::NamedVariant> variants() {
   for (const Rows& rows : kRows) add(rows, choice, "");
   Choice columns = choice;
   columns.keys_are_last = false;
-  columns.vector = 2;
-  columns.lanes = 8;
   columns.rounds_as_transformers = true;
   for (const Rows& rows : kRows) add(rows, columns, " [K,V] transformers");
   Choice several = choice;
