@@ -19,19 +19,26 @@ TF_DEVICE u32 shared_address(const void* pointer) {
 }
 }  // namespace detail
 
-/// In shared memory. Counts the bytes of the loads that name it; each completion flips its phase,
-/// which begins at 0.
-struct BulkBarrier {
+/// In shared memory: what some threads of a block, or the loads that name it, give to others. Its
+/// phases complete one after the other, each when all arrivals are there and all announced bytes.
+struct PhaseBarrier {
   u64 bits;
 
-  /// By one thread; others use it after a barrier of theirs.
-  TF_DEVICE void init() {
-    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(detail::shared_address(this))
+  /// By one thread; others use it after a barrier of theirs. A bulk_load is one arrival.
+  TF_DEVICE void init(u32 arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(detail::shared_address(this)),
+                 "r"(arrivals)
                  : "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
 
-  /// Returns once the phase of that parity (0, 1, 0, ...) is complete: its bytes can be read.
+  /// What this thread wrote before can be read by who waits for the phase.
+  TF_DEVICE void arrive() {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(detail::shared_address(this))
+                 : "memory");
+  }
+
+  /// Returns once the phase of that parity (0, 1, 0, ...) is complete.
   TF_DEVICE void wait(u32 parity) {
     u32 done;
     do {
@@ -45,7 +52,7 @@ struct BulkBarrier {
 };
 
 /// By one thread: the barrier's phase completes when the bytes have arrived.
-TF_DEVICE void bulk_load(void* shared, const void* global, u32 bytes, BulkBarrier& barrier) {
+TF_DEVICE void bulk_load(void* shared, const void* global, u32 bytes, PhaseBarrier& barrier) {
   const u32 address = detail::shared_address(&barrier);
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address), "r"(bytes)
                : "memory");

@@ -33,16 +33,25 @@
 #endif
 
 // TF_KERNEL(max_threads) void name(parameters) { ... } defines a kernel that is launched with at
-// most max_threads threads per block. The second argument of __launch_bounds__ means different
-// things to CUDA and HIP and is not offered. Parameters are scalars, pointers and plain structs.
+// most max_threads threads per block. Parameters are scalars, pointers and plain structs.
+// TF_KERNEL_RESIDENT(max_threads, blocks): the same, and registers should leave room for so many
+// blocks on one multiprocessor at a time. Only CUDA compilers listen: HIP's second launch bound
+// means another thing.
 // TF_DEVICE marks a function that kernels call.
 #if defined(TF_PLATFORM_SIM)
 #define TF_KERNEL(max_threads) extern "C" [[truefuse::kernel(max_threads)]]
+#define TF_KERNEL_RESIDENT(max_threads, blocks) TF_KERNEL(max_threads)
 #define TF_DEVICE inline
 #elif defined(TF_PLATFORM_HOST)
 #define TF_DEVICE inline
 #else
 #define TF_KERNEL(max_threads) extern "C" __global__ __launch_bounds__(max_threads)
+#if defined(TF_PLATFORM_CUDA)
+#define TF_KERNEL_RESIDENT(max_threads, blocks) \
+  extern "C" __global__ __launch_bounds__(max_threads, blocks)
+#else
+#define TF_KERNEL_RESIDENT(max_threads, blocks) TF_KERNEL(max_threads)
+#endif
 #define TF_DEVICE __device__ __forceinline__
 #endif
 

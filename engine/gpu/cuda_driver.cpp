@@ -21,6 +21,7 @@ using CUstream = struct CUstream_st*;
 constexpr int kMultiprocessorCount = 16;
 constexpr int kWarpSize = 10;
 constexpr int kMaxSharedMemoryPerBlock = 8;
+constexpr int kMaxSharedMemoryPerBlockOptIn = 97;
 constexpr int kComputeCapabilityMajor = 75;
 constexpr int kComputeCapabilityMinor = 76;
 constexpr int kFunctionMaxThreadsPerBlock = 0;
@@ -106,6 +107,7 @@ class CudaDriver final : public Driver {
     facts.multiprocessors = attribute(device, kMultiprocessorCount);
     facts.wave = attribute(device, kWarpSize);
     facts.max_shared_bytes = attribute(device, kMaxSharedMemoryPerBlock);
+    facts.max_shared_bytes_opt_in = attribute(device, kMaxSharedMemoryPerBlockOptIn);
     return facts;
   }
 

@@ -101,7 +101,7 @@ class HipDriver final : public Driver {
       facts.multiprocessors = integer_at(bytes, layout_.multiprocessors);
       std::size_t shared = 0;
       std::memcpy(&shared, bytes.data() + layout_.shared_bytes, sizeof shared);
-      facts.max_shared_bytes = static_cast<int>(shared);
+      facts.max_shared_bytes = facts.max_shared_bytes_opt_in = static_cast<int>(shared);
     }
     return facts;
   }

@@ -24,6 +24,7 @@ struct DeviceFacts {
   int multiprocessors = 0;          ///< Streaming multiprocessors or compute units.
   int wave = 32;                    ///< Lanes per wave (warp).
   int max_shared_bytes = 48 << 10;  ///< Shared memory (LDS) one block can have without an opt-in.
+  int max_shared_bytes_opt_in = 48 << 10;  ///< And with one, which a launch makes by itself.
 };
 
 struct Dim3 {

@@ -12,8 +12,10 @@ namespace {
 
 constexpr const char* kKernel = "gdn_decode_step";
 constexpr std::uint32_t kThreads = 256;
-constexpr std::int64_t kLanes = 8;                 // Share a unit of the state; see kernel.hip.
-constexpr std::int64_t kMostElementsPerLane = 32;  // Of a state [K, V], in registers.
+constexpr std::int64_t kHeadLanes = 32;            // Share the values of a head; see output.h.
+constexpr std::int64_t kMostElementsPerLane = 64;  // Of the state, in registers.
+// Of stream.h.
+constexpr std::int64_t kStreamThreads = 384, kStreamWarps = 8, kStageBytes = 12288;
 constexpr std::int64_t kAccessBytes = 16;
 constexpr std::int64_t kMost32 = (std::int64_t{1} << 31) - 1;
 
@@ -33,6 +35,7 @@ struct Sizes {
   std::int32_t weight_channel, weight_tap, bias_channel;
   std::int32_t a_log, dt_bias, norm;
   std::int32_t speculative, zero_is_padding, index_columns;
+  std::int32_t tasks;
   float norm_eps;
 };
 
@@ -61,7 +64,12 @@ struct Choice {
   DType row = DType::bf16, state = DType::f32, a_log = DType::f32, dt_bias = DType::bf16;
   std::optional<DType> norm;
   bool keys_are_last = true, rounds_as_transformers = false, gate_is_sigmoid = false;
-  std::int64_t vector = 1;
+  // How it is done: see kernel.hip.
+  bool one_token = true, stream = false;
+  bool pairs = false, channels_together = false, outputs_together = false;
+  std::int64_t split = 1, vector = 1, lanes = 8, depth = 1, chunk_rows = 0;
+
+  std::int64_t values() const { return heads.V / split; }  ///< Of each value head in a block.
 };
 
 struct NamedConstant {
@@ -70,7 +78,7 @@ struct NamedConstant {
 };
 
 /// Names and values in one place, so that they cannot part.
-std::array<NamedConstant, 34> constants(const Choice& c, const RowLayouts& rows) {
+std::array<NamedConstant, 44> constants(const Choice& c, const RowLayouts& rows) {
   const Place z = rows.z.value_or(Place{});
   return {{
       {"TF_H", c.heads.H},
@@ -84,7 +92,17 @@ std::array<NamedConstant, 34> constants(const Choice& c, const RowLayouts& rows)
       {"TF_DT_BIAS", type_code(c.dt_bias)},
       {"TF_NORM", c.norm ? type_code(*c.norm) : -1},
       {"TF_KEYS_LAST", c.keys_are_last ? 1 : 0},
+      {"TF_TOKENS", c.one_token ? 1 : 0},
+      {"TF_SPLIT", c.split},
+      {"TF_STREAM", c.stream ? 1 : 0},
       {"TF_VECTOR", c.vector},
+      {"TF_LANES", c.lanes},
+      {"TF_DEPTH", c.depth},
+      {"TF_CHUNK_ROWS", c.chunk_rows},
+      {"TF_RESIDENT", c.keys_are_last && c.one_token && c.split == 1 && !c.stream ? 3 : 2},
+      {"TF_PAIRS", c.pairs ? 1 : 0},
+      {"TF_CHANNELS_TOGETHER", c.channels_together ? 1 : 0},
+      {"TF_OUTPUTS_TOGETHER", c.outputs_together ? 1 : 0},
       {"TF_TRANSFORMERS", c.rounds_as_transformers ? 1 : 0},
       {"TF_SIGMOID", c.gate_is_sigmoid ? 1 : 0},
       {"TF_Q_BASE", rows.q.base},
@@ -121,7 +139,7 @@ Variant variant_of(const Choice& choice, const RowLayouts& rows) {
 std::int64_t vector_of(const Choice& c, std::uintptr_t address, std::int64_t slot_stride) {
   const auto size = static_cast<std::int64_t>(size_of(c.state));
   const std::int64_t columns = c.keys_are_last ? c.heads.K : c.heads.V;
-  const std::int64_t keys = (c.heads.K + kLanes - 1) / kLanes;
+  const std::int64_t keys = (c.heads.K + c.lanes - 1) / c.lanes;
   for (std::int64_t vector = kAccessBytes / size; vector > 1; vector /= 2) {
     const bool is_aligned =
         address % static_cast<std::uintptr_t>(vector * size) == 0 && slot_stride % vector == 0;
@@ -131,19 +149,115 @@ std::int64_t vector_of(const Choice& c, std::uintptr_t address, std::int64_t slo
   return 1;
 }
 
-/// Shared memory: q, k, the values and the gates of every token; see kernel.hip.
-std::int64_t shared_bytes(const HeadSizes& heads, std::int64_t tokens) {
-  return tokens * (2 * heads.K + heads.G * heads.V + 2 * heads.G) * 4;
+/// Shared memory: q, k, the values and the gates of every token, then the stages of the copy
+/// engine.
+std::int64_t shared_bytes(const Choice& c, std::int64_t tokens) {
+  const std::int64_t token = 2 * c.heads.K + c.heads.G * c.values() + 2 * c.heads.G;
+  if (c.stream) return 2 * ((token + 3) / 4 * 16) + kStreamWarps * kStageBytes;
+  return tokens * token * 4;
+}
+
+bool is_power_of_two(std::int64_t n) { return (n & (n - 1)) == 0; }
+
+/// Whether `count` elements at any multiple of `count` of them, counted in these strides, can be
+/// accessed at once.
+bool lie_together(const void* data, DType dtype, std::int64_t count,
+                  std::initializer_list<std::int64_t> strides) {
+  const std::int64_t bytes =
+      std::min<std::int64_t>(count * static_cast<std::int64_t>(size_of(dtype)), kAccessBytes);
+  return is_power_of_two(count) &&
+         reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(bytes) == 0 &&
+         std::all_of(strides.begin(), strides.end(),
+                     [&](std::int64_t stride) { return stride % count == 0; });
+}
+
+/// Whether `count` neighbours of a segment can be accessed at once.
+bool lie_together(const Problem& p, const Place& place, std::int64_t count) {
+  const Problem::Row& row = p.rows[place.tensor];
+  return place.inner == 1 &&
+         lie_together(row.view->data, row.view->dtype, count,
+                      {place.base, place.head, place.group, row.batch_stride, row.token_stride});
+}
+
+/// TF_PAIRS, TF_CHANNELS_TOGETHER and TF_OUTPUTS_TOGETHER of kernel.hip.
+void choose_accesses(const Problem& p, Choice& c) {
+  c.pairs = c.heads.K % 2 == 0 && c.values() % 2 == 0 && lie_together(p, p.layouts->q, 2) &&
+            lie_together(p, p.layouts->k, 2) && lie_together(p, p.layouts->v, 2) &&
+            stride_of(*p.conv_weight, 1) == 1 && stride_of(*p.conv_weight, 0) == p.taps &&
+            lie_together(p.conv_weight->data, c.row, 2 * p.taps, {});
+  const TensorView& conv = *p.conv_state;
+  c.channels_together = c.pairs && stride_of(conv, 1) == 1 &&
+                        lie_together(conv.data, c.row, 2, {stride_of(conv, 0), stride_of(conv, 2)});
+  const std::int64_t outputs = (c.values() + kHeadLanes - 1) / kHeadLanes;
+  c.outputs_together = c.values() % outputs == 0 && lie_together(p.out->data, c.row, outputs, {}) &&
+                       (p.norm_weight == nullptr || lie_together(p, *p.layouts->z, outputs));
+}
+
+/// Whether clusters and the copy engine of NVIDIA sm_90 and sm_100 are there.
+bool has_clusters(const DeviceFacts& device) {
+  return device.arch.starts_with("sm_90") || device.arch.starts_with("sm_10");
+}
+
+/// Rows of the state that the copy engine moves at a time, of 1 to 4 KiB together; 0: it cannot be
+/// used. See stream.h.
+std::int64_t chunk_rows(const Choice& c, const DeviceFacts& device) {
+  const auto size = static_cast<std::int64_t>(size_of(c.state));
+  const std::int64_t row_bytes = c.heads.K * size;
+  if (!c.keys_are_last || c.vector * size != kAccessBytes ||
+      c.heads.K % (c.lanes * c.vector) != 0 ||
+      shared_bytes(c, 1) > device.max_shared_bytes_opt_in) {
+    return 0;
+  }
+  for (std::int64_t rows = 4096 / row_bytes; rows * row_bytes >= 1024; rows /= 2) {
+    if (kStageBytes % (rows * row_bytes) == 0 && rows % (32 / c.lanes) == 0 &&
+        c.values() % rows == 0 && c.heads.G * c.values() / rows % kStreamWarps == 0) {
+      return rows;
+    }
+  }
+  return 0;
+}
+
+/// A block for each key head, or several, or blocks that walk over key heads: measured on an H200
+/// with 48 value heads of 128 x 128 in fp32 and batches of 1 to 128. With few key heads latency
+/// decides, and they are shared among blocks; with many, the memory, and blocks stream.
+void choose_form(const Problem& p, const DeviceFacts& device, Choice& c) {
+  const bool simple = c.one_token && !p.speculative && p.history <= p.taps;
+  if (!has_clusters(device) || !simple) return;
+  const std::int64_t tasks = p.batch * p.heads.H;
+  const std::int64_t unit = c.keys_are_last ? 1 : c.vector;
+  for (const std::int64_t split : {8, 4, 2}) {
+    if (tasks * split > device.multiprocessors || c.heads.V % (split * unit) != 0 ||
+        c.heads.K % split != 0 || c.heads.G > 8) {
+      continue;
+    }
+    c.split = split;
+    const std::int64_t units = c.heads.G * c.values() / unit;
+    c.depth = std::clamp<std::int64_t>(units * c.lanes / kThreads, 1, 3);
+    return;
+  }
+  Choice streaming = c;
+  streaming.stream = true;
+  streaming.chunk_rows = chunk_rows(streaming, device);
+  if (streaming.chunk_rows > 0) c = streaming;
+}
+
+/// Blocks of a stream: two for each multiprocessor, or fewer if they then have as many tasks each.
+std::int64_t stream_blocks(std::int64_t tasks, const DeviceFacts& device) {
+  const std::int64_t most = std::max<std::int64_t>(2 * device.multiprocessors, 1);
+  const std::int64_t each = (tasks + most - 1) / most;
+  return (tasks + each - 1) / each;
 }
 
 void check_limits(const Problem& p, const DeviceFacts& device) {
-  const std::int64_t bytes = shared_bytes(p.heads, p.tokens);
+  Choice one;
+  one.heads = p.heads;
+  const std::int64_t bytes = shared_bytes(one, p.tokens);
   if (bytes > device.max_shared_bytes) {
     throw Error("gdn_decode: " + std::to_string(p.tokens) + " tokens of " +
                 std::to_string(p.heads.G) + " value heads for each key head need " +
                 std::to_string(bytes) + " bytes of shared memory; a block has " +
                 std::to_string(device.max_shared_bytes) + ". Make several calls of " +
-                std::to_string(device.max_shared_bytes / shared_bytes(p.heads, 1)) +
+                std::to_string(device.max_shared_bytes / shared_bytes(one, 1)) +
                 " tokens or fewer");
   }
   const auto reach = [&](const TensorView& tensor, std::size_t first) {
@@ -211,7 +325,7 @@ void add_parameters(const Problem& p, KernelParameters& parameters) {
       stride(*p.conv_weight, 1), stride_or_zero(p.conv_bias), stride_or_zero(p.a_log),
       stride_or_zero(p.dt_bias), stride_or_zero(p.norm_weight), p.speculative ? 1 : 0,
       p.zero_is_padding ? 1 : 0, narrow(p.index_columns, "the number of columns of state_indices"),
-      static_cast<float>(p.norm_eps)});
+      static_cast<std::int32_t>(p.batch * p.heads.H), static_cast<float>(p.norm_eps)});
 }
 
 }  // namespace
@@ -237,15 +351,23 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   choice.keys_are_last = p.keys_are_last;
   choice.rounds_as_transformers = p.rounds_as_transformers;
   choice.gate_is_sigmoid = p.gate_is_sigmoid;
+  choice.one_token = p.tokens == 1;
+  // Of a [K, V] state a lane holds several values for each of its keys.
+  if (!choice.keys_are_last && choice.heads.K > 64) choice.lanes = 16;
   choice.vector =
       vector_of(choice, reinterpret_cast<std::uintptr_t>(p.state->data), stride_of(*p.state, 0));
+  if (choice.keys_are_last && choice.heads.K >= 16 * choice.vector) choice.lanes = 16;
+  choose_form(p, device, choice);
+  choose_accesses(p, choice);
 
   Launch& launch = plan.add();
   launch.kernel = kKernel;
-  launch.variant = variant_of(choice, p.layouts);
-  launch.grid = {static_cast<std::uint32_t>(p.batch * p.heads.H), 1, 1};
-  launch.block = {kThreads, 1, 1};
-  launch.shared_bytes = static_cast<std::uint32_t>(shared_bytes(p.heads, p.tokens));
+  launch.variant = variant_of(choice, *p.layouts);
+  const std::int64_t tasks = p.batch * p.heads.H;
+  const std::int64_t blocks = choice.stream ? stream_blocks(tasks, device) : tasks * choice.split;
+  launch.grid = {static_cast<std::uint32_t>(blocks), 1, 1};
+  launch.block = {static_cast<std::uint32_t>(choice.stream ? kStreamThreads : kThreads), 1, 1};
+  launch.shared_bytes = static_cast<std::uint32_t>(shared_bytes(choice, p.tokens));
   add_parameters(p, launch.parameters);
 }
 
@@ -275,24 +397,27 @@ std::vector<Operator::NamedVariant> variants() {
   choice.heads = {16, 3, 128, 128};
   choice.norm = DType::bf16;
   choice.vector = 4;
+  choice.lanes = 16;
+  choice.pairs = choice.channels_together = choice.outputs_together = true;
   for (const Rows& rows : kRows) add(rows, choice, "");
-  choice.keys_are_last = false;
-  choice.vector = 2;
-  choice.rounds_as_transformers = true;
-  for (const Rows& rows : kRows) add(rows, choice, " [K,V] transformers");
-  choice.keys_are_last = true;
-  choice.vector = 4;
-  choice.rounds_as_transformers = false;
+  Choice columns = choice;
+  columns.keys_are_last = false;
+  columns.rounds_as_transformers = true;
+  for (const Rows& rows : kRows) add(rows, columns, " [K,V] transformers");
+  Choice several = choice;
+  several.one_token = false;
+  for (const Rows& rows : kRows) add(rows, several, " tokens");
   for (const std::int64_t groups : {1, 2, 4, 8}) {
-    choice.heads.G = groups;
-    for (const Rows& rows : kRows) add(rows, choice, "");
+    Choice other = choice;
+    other.heads.G = groups;
+    for (const Rows& rows : kRows) add(rows, other, "");
   }
-  choice.heads.G = 3;
-  choice.norm = std::nullopt;
-  add(kRows[1], choice, " core");
-  choice.state = DType::bf16;
-  choice.vector = 8;
-  add(kRows[1], choice, " core bf16 state");
+  Choice core = choice;
+  core.norm = std::nullopt;
+  add(kRows[1], core, " core");
+  core.state = DType::bf16;
+  core.vector = 8;
+  add(kRows[1], core, " core bf16 state");
   return all;
 }
 
