@@ -83,6 +83,7 @@ char* truefuse_compile_table(const char* arch, int jobs) {
     std::vector<capi::Row> rows;
     for (const Operator* op : registered_operators()) {
       for (const Operator::NamedVariant& variant : op->variants) {
+        if (!variant.is_for(arch)) continue;
         rows.push_back({op, &variant, {}, {}, {}, {}, {}, false});
       }
     }

@@ -216,10 +216,13 @@ char* truefuse_sim_prepare(const char* op_name, const truefuse_sim_device* given
   return capi::answer([&](JsonWriter& json) {
     const Operator& op = capi::simulated_operator(op_name);
     const sim::SimDevice device = capi::device_of(*given_device);
-    capi::in_parallel(op.variants.size(), jobs, [&](std::size_t i) {
-      sim::executable_of(op, op.variants[i].variant, device);
-    });
-    const auto count = static_cast<std::int64_t>(op.variants.size());
+    std::vector<const Operator::NamedVariant*> variants;
+    for (const Operator::NamedVariant& variant : op.variants) {
+      if (variant.is_for("sim")) variants.push_back(&variant);
+    }
+    capi::in_parallel(variants.size(), jobs,
+                      [&](std::size_t i) { sim::executable_of(op, variants[i]->variant, device); });
+    const auto count = static_cast<std::int64_t>(variants.size());
     json.begin_object().key("variants").integer(count).end_object();
   });
 }

@@ -113,6 +113,9 @@ void write_operator(JsonWriter& json, const Operator& op) {
     json.key("label").string(variant.label);
     json.key("kernel").string(variant.kernel);
     json.key("shown").boolean(variant.shown);
+    json.key("only_for").begin_array();
+    for (const std::string& beginning : variant.only_for) json.string(beginning);
+    json.end_array();
     json.end_object();
   }
   json.end_array();

@@ -149,6 +149,7 @@ void run(const Operator& op, const Call& call, int device, void* stream,
 
 void prepare(const Operator& op, int device) {
   for (const Operator::NamedVariant& named : op.variants) {
+    if (!named.is_for(facts_of(device).arch)) continue;
     Launch launch;
     launch.kernel = named.kernel;
     launch.variant = named.variant;

@@ -73,4 +73,10 @@ jit::Program program_of(const Operator& op, const Variant& variant) {
   return jit::resolve(source, constants);
 }
 
+bool Operator::NamedVariant::is_for(std::string_view arch) const {
+  return only_for.empty() ||
+         std::any_of(only_for.begin(), only_for.end(),
+                     [&](const std::string& beginning) { return arch.starts_with(beginning); });
+}
+
 }  // namespace truefuse

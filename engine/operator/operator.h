@@ -178,6 +178,10 @@ struct Operator {
     Variant variant;
     bool shown = false;  ///< Listed by default; the others with --all.
     int block_threads = 256;
+    /// Beginnings of the architectures that it is for, such as "sm_90"; empty: all.
+    std::vector<std::string> only_for;
+
+    bool is_for(std::string_view arch) const;
   };
   std::vector<NamedVariant> variants;
 

@@ -17,6 +17,7 @@ constexpr std::int64_t kMostElementsPerLane = 64;  // Of the state, in registers
 // Of stream.h.
 constexpr std::int64_t kStreamThreads = 384, kStreamWarps = 8, kStageBytes = 12288;
 constexpr std::int64_t kAccessBytes = 16;
+constexpr std::array<const char*, 2> kWithClusters = {"sm_90", "sm_10"};
 constexpr std::int64_t kMost32 = (std::int64_t{1} << 31) - 1;
 
 /// The structs of kernel.hip, member by member.
@@ -181,8 +182,8 @@ bool lie_together(const Problem& p, const Place& place, std::int64_t count) {
 
 /// TF_PAIRS, TF_CHANNELS_TOGETHER and TF_OUTPUTS_TOGETHER of kernel.hip.
 void choose_accesses(const Problem& p, Choice& c) {
-  c.pairs = c.heads.K % 2 == 0 && c.values() % 2 == 0 && lie_together(p, p.layouts->q, 2) &&
-            lie_together(p, p.layouts->k, 2) && lie_together(p, p.layouts->v, 2) &&
+  c.pairs = c.heads.K % 2 == 0 && c.values() % 2 == 0 && lie_together(p, p.layouts.q, 2) &&
+            lie_together(p, p.layouts.k, 2) && lie_together(p, p.layouts.v, 2) &&
             stride_of(*p.conv_weight, 1) == 1 && stride_of(*p.conv_weight, 0) == p.taps &&
             lie_together(p.conv_weight->data, c.row, 2 * p.taps, {});
   const TensorView& conv = *p.conv_state;
@@ -190,12 +191,13 @@ void choose_accesses(const Problem& p, Choice& c) {
                         lie_together(conv.data, c.row, 2, {stride_of(conv, 0), stride_of(conv, 2)});
   const std::int64_t outputs = (c.values() + kHeadLanes - 1) / kHeadLanes;
   c.outputs_together = c.values() % outputs == 0 && lie_together(p.out->data, c.row, outputs, {}) &&
-                       (p.norm_weight == nullptr || lie_together(p, *p.layouts->z, outputs));
+                       (p.norm_weight == nullptr || lie_together(p, *p.layouts.z, outputs));
 }
 
 /// Whether clusters and the copy engine of NVIDIA sm_90 and sm_100 are there.
 bool has_clusters(const DeviceFacts& device) {
-  return device.arch.starts_with("sm_90") || device.arch.starts_with("sm_10");
+  return std::any_of(kWithClusters.begin(), kWithClusters.end(),
+                     [&](const char* beginning) { return device.arch.starts_with(beginning); });
 }
 
 /// Rows of the state that the copy engine moves at a time, of 1 to 4 KiB together; 0: it cannot be
@@ -362,7 +364,7 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
 
   Launch& launch = plan.add();
   launch.kernel = kKernel;
-  launch.variant = variant_of(choice, *p.layouts);
+  launch.variant = variant_of(choice, p.layouts);
   const std::int64_t tasks = p.batch * p.heads.H;
   const std::int64_t blocks = choice.stream ? stream_blocks(tasks, device) : tasks * choice.split;
   launch.grid = {static_cast<std::uint32_t>(blocks), 1, 1};
@@ -390,7 +392,10 @@ std::vector<Operator::NamedVariant> variants() {
     named.kernel = kKernel;
     named.variant = variant_of(choice, layouts);
     named.shown = all.size() < 4;
-    named.block_threads = kThreads;
+    named.block_threads = choice.stream ? kStreamThreads : kThreads;
+    if (choice.stream || choice.split > 1) {
+      named.only_for.assign(kWithClusters.begin(), kWithClusters.end());
+    }
     all.push_back(std::move(named));
   };
   Choice choice;
@@ -412,6 +417,16 @@ std::vector<Operator::NamedVariant> variants() {
     other.heads.G = groups;
     for (const Rows& rows : kRows) add(rows, other, "");
   }
+  Choice form = choice;
+  for (const std::int64_t split : {8, 4, 2}) {
+    form.split = split;
+    form.depth = 3;
+    add(kRows[1], form, " shared by " + std::to_string(split));
+  }
+  form = choice;
+  form.stream = true;
+  form.chunk_rows = 8;
+  for (const Rows& rows : kRows) add(rows, form, " stream");
   Choice core = choice;
   core.norm = std::nullopt;
   add(kRows[1], core, " core");

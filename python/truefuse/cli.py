@@ -209,12 +209,14 @@ def compile(
     for name in arch:
         if refusal := _native.refusal(name, compiler):
             refuse(f"{refusal} Targets that work here: {', '.join(targets)} and others.")
-    labels = [v["label"] for v in description["variants"] if v["shown"] or all_variants]
+    variants = [v for v in description["variants"] if v["shown"] or all_variants]
     screen, rows, failed = Screen(), [], False
     for name in arch:
-        for label in labels:
-            row = _native.compile(description["name"], name, label, compiler, cache)
-            rows.append({"arch": name, "label": label, **row})
+        for variant in variants:
+            if variant["only_for"] and not name.startswith(tuple(variant["only_for"])):
+                continue
+            row = _native.compile(description["name"], name, variant["label"], compiler, cache)
+            rows.append({"arch": name, "label": variant["label"], **row})
             failed |= not row["ok"]
             if not as_json:
                 _show_compiled(screen, rows[-1])
