@@ -47,7 +47,12 @@ all() {
   export PYTHONPATH=$paths PYTHONUNBUFFERED=1 PYTHONPYCACHEPREFIX=$PWD/build/pycache
   stage doctor 120 "$python" -m truefuse doctor
   stage tests 400 "$python" -m pytest tests/gpu
-  stage check 300 "$python" -m truefuse check bias_gelu --device cuda --output "$out/report"
+  local case operator
+  for case in operators/*/case.py; do
+    operator=$(basename "$(dirname "$case")")
+    stage "check $operator" 200 \
+      "$python" -m truefuse check "$operator" --device cuda --output "$out/report-$operator"
+  done
   local bench
   for bench in bench/*.py; do
     stage "$bench" 300 "$python" "$bench" --output "$out/$(basename "$bench" .py).json"
