@@ -12,12 +12,15 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import ClassVar
 
 EVERY = 0.5  # seconds
 
 
 class Hits:
-    """Counts by "operator@layer"."""
+    """Counts by "operator@layer". All that a process has are written together."""
+
+    _published: ClassVar[list[Hits]] = []
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -25,6 +28,7 @@ class Hits:
         self._path = Path(path) if path else None
         self._written = 0.0
         if self._path:
+            self._published.append(self)
             atexit.register(self.write)
 
     def add(self, operator: str, layer: str) -> None:
@@ -38,10 +42,14 @@ class Hits:
         if self._path is None:
             return
         self._written = time.monotonic()
+        counts: dict[str, int] = {}
+        for each in self._published:
+            for name, count in each.counts.items():
+                counts[name] = counts.get(name, 0) + count
         try:
             handle, temporary = tempfile.mkstemp(dir=self._path.parent)
             with os.fdopen(handle, "w") as file:
-                json.dump(self.counts, file)
+                json.dump(counts, file)
             os.replace(temporary, self._path)
         except OSError:
             self._path = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 import torch
@@ -273,10 +274,14 @@ def test_disable(monkeypatch, value, left):
 
 
 def test_hits_are_written_where_a_server_is_asked_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(Hits, "_published", [])
     path = tmp_path / "hits.json"
     monkeypatch.setenv("TRUEFUSE_HITS", str(path))
     hits = Hits()
     for _ in range(3):
         hits.add("gdn_decode", "layers.0")
+    other = Hits()
+    other.add("swiglu", "layers.0")
+    other.add("gdn_decode", "layers.0")
     hits.write()
-    assert path.read_text() == '{"gdn_decode@layers.0": 3}'
+    assert json.loads(path.read_text()) == {"gdn_decode@layers.0": 4, "swiglu@layers.0": 1}
