@@ -16,7 +16,7 @@ from truefuse.integrations.hits import Hits
 from truefuse.integrations.transformers import gdn, mlp
 from truefuse.integrations.transformers.replacement import Place, Replacement, Unsupported
 
-TESTED = ("5.17", "5.23")
+TESTED = ("5.17", "5.23", "5.24")
 REPLACEMENTS: tuple[Replacement, ...] = (*mlp.REPLACEMENTS, *gdn.REPLACEMENTS)
 OPERATORS = tuple(dict.fromkeys(replacement.operator for replacement in REPLACEMENTS))
 
@@ -142,7 +142,8 @@ def _of_library(operator: str) -> Callable[..., torch.Tensor]:
             f"use: this build of truefuse has no operator {operator}. Build one that has it, or pass "
             f"implementations={{'{operator}': a callable}}."
         )
-    return found
+    # These layers store act(gate) in the rows' dtype before they multiply.
+    return functools.partial(found, gate_rounding="storage") if operator == "swiglu" else found
 
 
 def _check_version(version: str) -> None:
