@@ -113,19 +113,20 @@ const std::string& executable_of(const Operator& op, const Variant& variant,
 }
 
 void run(const Operator& op, const Call& call, const SimDevice& device, CallTrace* trace) {
+  if (op.check_values != nullptr) op.check_values(call);
   Plan plan;
   op.plan(call, facts_of(device), plan);
   const std::vector<HostRange> ranges = ranges_of(op, call);
   if (trace != nullptr) trace->ranges = ranges;
-  for (const Launch& launch : plan.view()) {
-    SimOutcome outcome =
-        run(executable_of(op, launch.variant, device), launch, ranges, device.options);
-    if (outcome.fault) throw Error(op.name + " on " + device.arch + ": " + outcome.fault->text());
-    if (trace != nullptr) {
-      trace->launches.push_back(
-          {launch.kernel, launch.grid, launch.block, std::move(outcome.accesses)});
-    }
-  }
+  const auto keep = [&](const Launch& launch, SimOutcome& outcome) {
+    if (trace == nullptr) return;
+    trace->launches.push_back(
+        {launch.kernel, launch.grid, launch.block, std::move(outcome.accesses)});
+  };
+  const SimOutcome last =
+      run([&](const Launch& launch) { return executable_of(op, launch.variant, device); }, plan,
+          ranges, device.options, keep);
+  if (last.fault) throw Error(op.name + " on " + device.arch + ": " + last.fault->text());
 }
 
 }  // namespace truefuse::sim

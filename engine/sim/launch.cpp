@@ -66,7 +66,8 @@ SimOutcome run(const std::string& executable, const Launch& launch,
 }
 
 SimOutcome run(const std::function<std::string(const Launch&)>& executable_of, Plan plan,
-               std::span<const HostRange> ranges, const SimOptions& options) {
+               std::span<const HostRange> ranges, const SimOptions& options,
+               const std::function<void(const Launch&, SimOutcome&)>& on_outcome) {
   const std::size_t bytes = (plan.scratch_bytes + 255) / 256 * 256;
   const std::unique_ptr<void, void (*)(void*)> scratch(
       bytes > 0 ? std::aligned_alloc(256, bytes) : nullptr, &std::free);
@@ -80,6 +81,7 @@ SimOutcome run(const std::function<std::string(const Launch&)>& executable_of, P
   for (const Launch& launch : plan.view()) {
     outcome = run(executable_of(launch), launch, all, options);
     if (outcome.fault) break;
+    if (on_outcome) on_outcome(launch, outcome);
   }
   return outcome;
 }

@@ -26,7 +26,9 @@ SimOutcome run(const std::string& executable, const Launch& launch,
 
 /// Runs a plan's launches in order, each in the executable that `executable_of` names for it, until
 /// one has a fault. Scratch memory is provided, and filled with NaN before the first launch.
+/// `on_outcome` sees each launch's own outcome.
 SimOutcome run(const std::function<std::string(const Launch&)>& executable_of, Plan plan,
-               std::span<const HostRange> ranges, const SimOptions& options = {});
+               std::span<const HostRange> ranges, const SimOptions& options = {},
+               const std::function<void(const Launch&, SimOutcome&)>& on_outcome = {});
 
 }  // namespace truefuse::sim
