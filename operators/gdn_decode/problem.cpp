@@ -116,7 +116,7 @@ void check_norm(const Call& call, Problem& p) {
     }
     return;
   }
-  if (!p.layouts->z) {
+  if (!p.layouts.z) {
     fail(
         "norm_weight is given, and no layout names z, which gates the norm. Name it in the layout "
         "of the rows that hold it, or pass z and z_layout.");
