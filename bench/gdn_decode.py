@@ -31,6 +31,7 @@ FLAT = ("q=H K | k=H K | v=H G V | z=H G V", "b=H G | a=H G")  # Qwen3.5
 INTERLEAVED = ("H (q=K | k=K | v=G V | z=G V)", "H (b=G | a=G)")  # Qwen3-Next
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 OUT_ERROR, STATE_ERROR = 3e-3, 1e-6  # relative L2; bf16 rounding is 1.7e-3
+PEER_OUT_ERROR, PEER_STATE_ERROR = 6e-3, 1e-3  # of chains that store values between their kernels
 
 
 def reference() -> ModuleType:
@@ -234,8 +235,11 @@ def row(maths: ModuleType, batch: int, heads: int) -> dict:
             return
         result["errors"][name] = errors[:2]
         right = errors[0] < OUT_ERROR and errors[1] < STATE_ERROR and errors[2]
-        if isinstance(call, FlaChain):  # its states are elsewhere; its norm does not round the core
-            right = errors[0] < 2 * OUT_ERROR
+        if "chain" in name:
+            states_are_right = isinstance(call, FlaChain) or (  # which writes new ones elsewhere
+                errors[1] < PEER_STATE_ERROR and errors[2]
+            )
+            right = errors[0] < PEER_OUT_ERROR and states_are_right
         if right:
             result["us"][name] = microseconds(call, problem.sets)
         else:

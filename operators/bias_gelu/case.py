@@ -38,7 +38,7 @@ def _derivative(v: Tensor, approximate: str) -> tuple[Tensor, Tensor]:
     """gelu'(v) without cancellation, and the size of its two summands; limits at the infinities."""
     if approximate == "tanh":
         u = 2 * SQRT_2_OVER_PI * (v + 0.044715 * v**3)
-        rising = 1 / (1 + torch.exp(-u))
+        rising = torch.exp(-torch.logaddexp(-u, torch.zeros_like(u)))  # exp(-u) would overflow
         slope = 2 * SQRT_2_OVER_PI * (1 + 3 * 0.044715 * v * v)
         bump = v * rising * (1 / (1 + torch.exp(u))) * slope
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ _spec = importlib.util.spec_from_file_location(
     "activations", Path(__file__).resolve().parents[1] / "operators" / "common" / "activations.py"
 )
 activations = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = activations  # dataclasses look their module up
 _spec.loader.exec_module(activations)
 ALL, DTYPES = activations.ALL, activations.DTYPES
 TOLERANCE = {torch.float32: 4e-6, torch.float64: 1e-13, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
