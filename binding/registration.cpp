@@ -178,8 +178,8 @@ Registration Registration::boxed(const Operator& op, CpuKernel cpu, const Deriva
   library.impl(name, boxed_function<CpuBoxed>(c10::DispatchKey::CPU, op, cpu));
   library.impl(name, boxed_function<GpuBoxed>(c10::DispatchKey::CUDA, op));
   library.impl(name, boxed_function<MetaBoxed>(c10::DispatchKey::Meta, op));
-  library.impl(name, boxed_function<AutogradBoxed>(c10::DispatchKey::Autograd,
-                                                   registration.autograd_));
+  library.impl(name,
+               boxed_function<AutogradBoxed>(c10::DispatchKey::Autograd, registration.autograd_));
   if (op.contract.mutates()) {
     library.impl(name, boxed_function<InPlaceBoxed>(c10::DispatchKey::ADInplaceOrView, op));
   }

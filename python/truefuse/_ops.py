@@ -111,6 +111,8 @@ def geglu_packed(
     return _geglu_packed(
         packed, packing=packing, approximate=approximate, gate_rounding=gate_rounding
     )
+
+
 def gdn_decode(
     qkvz: torch.Tensor,
     ba: torch.Tensor | None,

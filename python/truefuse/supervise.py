@@ -225,7 +225,5 @@ def _unfinished(request: Request, results: list[Result]) -> Report:
         verdict=combine(results, complete=False),
         results=results,
         environment=environment.describe(torch.device("cpu")),
-        acceptance=acceptance.points(
-            request.target, request.host, request.replay(), results, None
-        ),
+        acceptance=acceptance.points(request.target, request.host, request.replay(), results, None),
     )

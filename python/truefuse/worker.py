@@ -58,9 +58,7 @@ def main() -> None:
     else:
         context = Context(case, device, *asked, changed)
         progress = lambda text: send("progress", text=text)  # noqa: E731
-        report = check.run(
-            context, request["only"], on_result, progress, on_step, request["share"]
-        )
+        report = check.run(context, request["only"], on_result, progress, on_step, request["share"])
     send("report", report=report.to_json())
 
 
