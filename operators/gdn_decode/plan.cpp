@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kKernel = "gdn_decode_step";
 constexpr std::uint32_t kThreads = 256;
 constexpr std::int64_t kHeadLanes = 32;            // Share the values of a head; see output.h.
-constexpr std::int64_t kMostElementsPerLane = 64;  // Of the state, in registers.
+constexpr std::int64_t kMostElementsPerLane = 32;  // Of the state, in registers.
 // Of stream.h.
 constexpr std::int64_t kStreamThreads = 384, kStreamWarps = 8, kStageBytes = 12288;
 constexpr std::int64_t kAccessBytes = 16;

@@ -60,6 +60,7 @@ TEST_F(CudaDriver, SaysWhatTheDeviceIs) {
   EXPECT_EQ(facts.multiprocessors, 132);
   EXPECT_EQ(facts.wave, 32);
   EXPECT_EQ(facts.max_shared_bytes, 49152);
+  EXPECT_EQ(facts.max_shared_bytes_opt_in, 232448);
   EXPECT_EQ(driver->device_name(1), "Fake 1");
   EXPECT_EQ(driver->device_count(), 2);
   fake.major = 8;
@@ -146,6 +147,7 @@ TEST_F(HipDriver, DtksOwnRuntimeIsPreferredAndItsArchTakenWhole) {
   EXPECT_EQ(facts.wave, 64);
   EXPECT_EQ(facts.multiprocessors, 80);
   EXPECT_EQ(facts.max_shared_bytes, 65536);
+  EXPECT_EQ(facts.max_shared_bytes_opt_in, 65536);
   EXPECT_EQ(driver->device_name(0), "BW1000");
 }
 

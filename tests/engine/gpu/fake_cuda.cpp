@@ -44,6 +44,9 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
     case 8:
       *value = 49152;
       return 0;
+    case 97:
+      *value = 232448;
+      return 0;
     case 75:
       *value = fake->major;
       return 0;

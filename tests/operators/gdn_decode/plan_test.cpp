@@ -21,8 +21,11 @@ std::int64_t constant(const Launch& launch, std::string_view name) {
   throw Error("no constant " + std::string(name));
 }
 
+const DeviceFacts kPortable = {"sm_80", 108, 32, 48 << 10, 163 << 10};
+const DeviceFacts kHopper = {"sm_90a", 132, 32, 48 << 10, 227 << 10};
+
 Plan plan_of(const std::vector<Argument>& arguments, const Call& call,
-             const DeviceFacts& device = {"sm_90a", 132, 32, 48 << 10}) {
+             const DeviceFacts& device = kPortable) {
   const std::vector<TensorView> outputs{call.out.view()};
   Plan plan;
   gdn_decode::plan({arguments, outputs}, device, plan);
@@ -60,16 +63,58 @@ TEST(GdnDecodePlan, RowLayoutsAreConstantsAndNothingElseDiffers) {
 
 TEST(GdnDecodePlan, BatchTokensSlotsAndStridesAreNoConstants) {
   Shape shape;
+  shape.tokens = 2;
   Call one(shape);
   shape.batch = 4;
   shape.tokens = 3;
   shape.slots = 9;
   shape.history = 5;
-  shape.channels_last = true;
   Call other(shape);
   const Plan a = plan_of(one.arguments(), one);
   const Plan b = plan_of(other.arguments(), other);
   EXPECT_TRUE(a.launches[0].variant == b.launches[0].variant);
+}
+
+TEST(GdnDecodePlan, BlocksShareAKeyHeadWhereThereAreFewAndStreamWhereThereAreMany) {
+  Shape shape;
+  shape.H = 16;
+  shape.G = 3;
+  shape.K = shape.V = 128;
+  shape.slots = 40;
+  const auto launch_of = [&](std::int64_t batch, const DeviceFacts& device) {
+    shape.batch = batch;
+    Call call(shape);
+    return plan_of(call.arguments(), call, device).launches[0];
+  };
+  for (const auto& [batch, split] : {std::pair{1, 8}, {2, 4}, {4, 2}}) {
+    const Launch launch = launch_of(batch, kHopper);
+    EXPECT_EQ(constant(launch, "TF_SPLIT"), split) << batch;
+    EXPECT_EQ(constant(launch, "TF_STREAM"), 0) << batch;
+    EXPECT_EQ(launch.grid.x, static_cast<std::uint32_t>(batch * 16 * split));
+  }
+  const Launch many = launch_of(32, kHopper);
+  EXPECT_EQ(constant(many, "TF_STREAM"), 1);
+  EXPECT_EQ(many.block.x, 384U);
+  EXPECT_EQ(many.grid.x, 256U);  // 512 key heads: two for each block, and 264 blocks would fit.
+  EXPECT_GT(many.shared_bytes, 96U << 10U);
+  for (const std::int64_t batch : {1, 32}) {
+    const Launch launch = launch_of(batch, kPortable);
+    EXPECT_EQ(constant(launch, "TF_SPLIT"), 1);
+    EXPECT_EQ(constant(launch, "TF_STREAM"), 0);
+  }
+}
+
+TEST(GdnDecodePlan, SeveralTokensAndLongHistoriesAreForThePortableForm) {
+  Shape shape;
+  shape.H = 16;
+  shape.K = shape.V = 128;
+  shape.tokens = 2;
+  Call tokens(shape);
+  EXPECT_EQ(constant(plan_of(tokens.arguments(), tokens, kHopper).launches[0], "TF_SPLIT"), 1);
+  shape.tokens = 1;
+  shape.history = 6;
+  Call history(shape);
+  EXPECT_EQ(constant(plan_of(history.arguments(), history, kHopper).launches[0], "TF_SPLIT"), 1);
 }
 
 TEST(GdnDecodePlan, AccessesAreAsWideAsTheStateAllows) {
@@ -93,9 +138,9 @@ TEST(GdnDecodePlan, AccessesAreAsWideAsTheStateAllows) {
   Shape other;
   other.keys_last = false;
   other.K = other.V = 128;
-  EXPECT_EQ(vector(other), 2);  // Of 128 keys a lane holds 16, so two columns.
+  EXPECT_EQ(vector(other), 4);  // Of 128 keys a lane holds 8.
   other.K = 256;
-  EXPECT_EQ(vector(other), 1);
+  EXPECT_EQ(vector(other), 2);
 }
 
 TEST(GdnDecodePlan, PoolsBeyondTwoToThe31ElementsNeedNoOtherKernel) {
