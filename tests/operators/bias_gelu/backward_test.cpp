@@ -24,8 +24,9 @@ double derivative(double v, bool exact) {
     return 0.5 * std::erfc(-v / std::sqrt(2.0)) + v * std::exp(-v * v / 2) / std::sqrt(2 * M_PI);
   }
   const double two_root = 2 * std::sqrt(2 / M_PI);
-  const double s = 1 / (1 + std::exp(-two_root * (v + 0.044715 * v * v * v)));
-  return s + v * s * (1 - s) * two_root * (1 + 3 * 0.044715 * v * v);
+  const double e = std::exp(-two_root * (v + 0.044715 * v * v * v));
+  const double s = 1 / (1 + e), rest = e / (1 + e);  // 1 - s would cancel.
+  return s + v * s * rest * two_root * (1 + 3 * 0.044715 * v * v);
 }
 
 /// Of a derivative before it is rounded: the half types' approximations are good to some 0.03 ulp.
