@@ -16,7 +16,7 @@ from truefuse.integrations.hits import Hits
 from truefuse.integrations.transformers import gdn, mlp
 from truefuse.integrations.transformers.replacement import Place, Replacement, Unsupported
 
-TESTED = ("5.17", "5.23", "5.24")
+TESTED = ("5.17", "5.23")
 REPLACEMENTS: tuple[Replacement, ...] = (*mlp.REPLACEMENTS, *gdn.REPLACEMENTS)
 OPERATORS = tuple(dict.fromkeys(replacement.operator for replacement in REPLACEMENTS))
 
