@@ -59,7 +59,8 @@ void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums
                         const Storage* grad_out, const Storage* x, const Storage* bias,
                         tf::i64 rows, tf::i64 hidden, tf::i64 grad_stride, tf::i64 bias_stride,
                         tf::u32 grad_is_whole, tf::u32 bias_is_whole, tf::u32 threads_x_log2,
-                        tf::u32 rows_each, TileMap tiles, RowMap x_map, RowMap grad_map) {
+                        tf::u32 rows_each, TileMap tiles, TF_PARAMETER RowMap x_map,
+                        TF_PARAMETER RowMap grad_map) {
   TF_SHARED(Value, shared, kThreads * TF_VECTOR);
   const tf::u32 thread_x = tf::thread_x() & ((1u << threads_x_log2) - 1);
   const tf::u32 thread_y = tf::thread_x() >> threads_x_log2;

@@ -58,6 +58,7 @@ def bias_gelu():
         candidate=standin.bias_gelu,
         contract=standin.CONTRACT,
         operator="standin::bias_gelu",
+        gradients=(),  # The stand-in has none.
     )
 
 

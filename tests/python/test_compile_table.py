@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 pytest.importorskip("truefuse._native", reason="the library is not built", exc_type=ImportError)
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 from truefuse import _native, compile_table
 from truefuse.cli import app
 
+ALWAYS = ("gfx906", "sm_90a")
 GOOD = {
     "arch": "gfx906", "operator": "op", "label": "f32 vector", "compiler": "hipRTC",
     "target": "gfx906", "registers": 20, "shared_bytes": 64, "scratch_bytes": 0, "spills": 0,
@@ -22,10 +25,10 @@ GOOD = {
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"spills": 65}, "65 spills"),
-        ({"scratch_bytes": 20, "spills": 4}, "20 bytes of scratch memory, 4 spills"),
+        ({"spills": 129}, "129 spills"),
+        ({"scratch_bytes": 36, "spills": 4}, "36 bytes of scratch memory, 4 spills"),
         ({"wave": 32}, "a wave of 32 in the object; the target has 64"),
-        ({"occupancy": 2}, "occupancy 20% is below 25%"),
+        ({"occupancy": 1}, "occupancy 10% is below 20%"),
         ({"wide_loads": 0}, "no 16-byte load"),
         ({"error": "no\nmore"}, "does not compile: no"),
     ],
@@ -53,11 +56,16 @@ def test_what_an_object_does_not_say_breaks_no_rule():
 
 @pytest.mark.parametrize("arch", compile_table.TARGETS)
 def test_every_kernel_keeps_the_rules(arch):
+    if arch not in ALWAYS and os.environ.get("TRUEFUSE_FULL") != "1":
+        pytest.skip(
+            f"a minute and a half for each target; TRUEFUSE_FULL=1 takes all, else {ALWAYS}"
+        )
     if refusal := _native.refusal(arch):
         pytest.skip(refusal)
     rows = compile_table.compile_all(arch)
-    variants = sum(len(operator["variants"]) for operator in _native.operators())
-    assert len(rows) == variants
+    variants = [v for operator in _native.operators() for v in operator["variants"]]
+    is_for = [not v["only_for"] or arch.startswith(tuple(v["only_for"])) for v in variants]
+    assert len(rows) == sum(is_for)
     assert compile_table.complaints(rows) == []
 
 

@@ -146,7 +146,18 @@ def test_without_declared_gradients_none_is_judged(trained):
 
 
 def test_reference_that_cannot_be_differentiated_is_unknown(trained):
-    found = run(trained, gate, torch.float32, reference_gradients=None, kinds=("sweep",))
+    def overflowing(x, bias, *, approximate):
+        v = x + bias
+        return v / (1 + torch.exp(-1.702 * v))  # autograd: inf / inf
+
+    found = run(
+        trained,
+        gate,
+        torch.float32,
+        reference=overflowing,
+        reference_gradients=None,
+        kinds=("sweep",),
+    )
     assert (found.status, found.reason) == (Status.UNKNOWN, "reference-without-gradient")
 
 
