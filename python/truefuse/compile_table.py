@@ -16,7 +16,7 @@ TARGETS = ("gfx906", "gfx908", "gfx90a", "gfx1030", "sm_80", "sm_90a", "sm_100")
 # Waves that can be resident, of those that the target has room for; below, memory latency shows.
 OCCUPANCY_FLOOR = 0.2
 # On AMD, scalar registers may be kept in lanes of vector registers: no memory is touched.
-SCALAR_SPILLS = 128
+SCALAR_SPILLS = 256
 # Memory of a lane. NVIDIA's assembler may put a value or two there to have more waves resident.
 SCRATCH_BYTES = 32
 
@@ -148,7 +148,7 @@ def markdown(rows: Sequence[Row]) -> str:
         "occupancy and 16-byte loads (of variants called `vector`) the least over the variants; `-`: the",
         "object does not say, or there is no disassembler for it. The rules, which a test keeps: everything",
         "compiles; at most 32 bytes of scratch, so that no more than a few values are spilled to memory",
-        "(AMD's scalar registers may be kept in vector registers, 128 at most); the wave size in the object is",
+        "(AMD's scalar registers may be kept in vector registers, 256 at most); the wave size in the object is",
         "the target's; at least a fifth of the resident waves; 16-byte loads where the variant is called",
         "`vector`; no shared memory that other targets with the same wave size do not have.",
         "",

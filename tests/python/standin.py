@@ -154,8 +154,8 @@ def fake_native():
             "summary": "gelu(x + bias) in one pass.",
             "contract": CONTRACT,
             "variants": [
-                {"label": "f32 tanh", "kernel": "bias_gelu", "shown": True},
-                {"label": "f64 tanh", "kernel": "bias_gelu", "shown": False},
+                {"label": "f32 tanh", "kernel": "bias_gelu", "shown": True, "only_for": []},
+                {"label": "f64 tanh", "kernel": "bias_gelu", "shown": False, "only_for": []},
             ],
         }
     ]

@@ -25,7 +25,7 @@ GOOD = {
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"spills": 129}, "129 spills"),
+        ({"spills": 257}, "257 spills"),
         ({"scratch_bytes": 36, "spills": 4}, "36 bytes of scratch memory, 4 spills"),
         ({"wave": 32}, "a wave of 32 in the object; the target has 64"),
         ({"occupancy": 1}, "occupancy 10% is below 20%"),
