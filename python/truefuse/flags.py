@@ -90,7 +90,7 @@ _WRITERS: dict[str, Callable[[Any], None]] = {
 
 
 def _digest(state: torch.Tensor) -> int:
-    return hash(bytes(state.numpy().tobytes()))
+    return hash(bytes(state.tolist()))
 
 
 def _text(value: Any) -> str:
