@@ -342,6 +342,7 @@ def test_opcheck(tensors, wants: tuple[bool, bool]) -> None:
     torch.library.opcheck(backward.default, (torch.ones_like(x), *leaves), modes)
 
 
+@pytest.mark.usefixtures("inductor")
 def test_the_compiler_keeps_the_stride_order_that_the_contract_asks_for() -> None:
     bias = torch.randn(64)
     model = torch.compile(lambda x: call((x.t() + 1).contiguous(), bias), fullgraph=True)
