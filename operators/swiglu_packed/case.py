@@ -1,4 +1,7 @@
-"""How swiglu_packed is checked: swiglu of one tensor that holds gate and up, in every packing."""
+"""How the packed forms are checked: one tensor holds gate and up, in every packing.
+
+geglu_packed/case.py takes this case: what its modes have in addition says which function is meant.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from truefuse.case import Inputs, Mode, Size, load
+from truefuse.case import Case, Inputs, Mode, Size, load
 
 PACKINGS = ("gate|up", "up|gate", "gate,up interleaved", "up,gate interleaved")
-_apart = load("swiglu")
+_swiglu, _geglu = load("swiglu"), load("geglu")
+
+
+def apart(mode: Mode) -> Case:
+    """The case on two tensors."""
+    return _geglu if "approximate" in mode else _swiglu
 
 
 def candidate(*tensors: Tensor, **mode: object) -> Tensor:
@@ -28,18 +36,18 @@ def parts(packed: Tensor, packing: str) -> tuple[Tensor, Tensor]:
 
 
 def eager(packed: Tensor, *, packing: str, **mode: Any) -> Tensor:
-    return _apart.baselines["eager"](*parts(packed, packing), **mode).contiguous()
+    return apart(mode).baselines["eager"](*parts(packed, packing), **mode).contiguous()
 
 
 def reference(packed: Tensor, *, packing: str, **mode: Any) -> Tensor:
-    return _apart.reference(*parts(packed, packing), **mode)
+    return apart(mode).reference(*parts(packed, packing), **mode)
 
 
 def make_inputs(
     size: Size, dtype: torch.dtype, device: torch.device, generator: torch.Generator, kind: str
 ) -> Inputs:
-    """`size` is that of the output."""
-    inputs = _apart.make_inputs(size, dtype, device, generator, kind)
+    """`size` is that of the output. Both functions are checked on the same numbers."""
+    inputs = _swiglu.make_inputs(size, dtype, device, generator, kind)
     return {"packed": torch.cat((inputs["gate"], inputs["up"]), dim=-1)}
 
 
@@ -54,14 +62,14 @@ def other_packing(inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:
 
 
 case = dataclasses.replace(
-    _apart,
+    _swiglu,
     name="swiglu_packed",
     operator="truefuse::swiglu_packed",
     candidate=candidate,
     baselines={"eager": eager},
     reference=reference,
     make_inputs=make_inputs,
-    modes=tuple({"packing": packing, **mode} for packing in PACKINGS for mode in _apart.modes[:1]),
+    modes=tuple({"packing": packing, **mode} for packing in PACKINGS for mode in _swiglu.modes[:1]),
     kinds=("normal",),
     gradients=("packed",),
     strict_kinds=(),

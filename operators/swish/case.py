@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from truefuse.case import Case, Inputs, Mode, Size
+from truefuse.case import Case, Inputs, Mode, Size, sweep
 
 
 def candidate(x: Tensor) -> Tensor:
@@ -38,20 +38,8 @@ def make_inputs(
     spread evenly over binades."""
     x = 3 * torch.randn(size, generator=generator, dtype=torch.float64)
     if kind == "sweep":
-        x = sweep(size, dtype, generator)
+        x = sweep(size, dtype, generator, -40, 20)
     return {"x": x.to(dtype).to(device)}
-
-
-def sweep(size: Size, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    count = math.prod(size)
-    if dtype in (torch.float16, torch.bfloat16) and count >= 1 << 16:
-        bits = torch.arange(count) % (1 << 16) - (1 << 15)
-        values = bits.to(torch.int16).view(dtype)
-        return torch.where(values.isfinite(), values, 0).reshape(size)
-    uniform = torch.rand(3, count, generator=generator, dtype=torch.float64)
-    dense = 60 * uniform[0] - 40
-    spread = torch.exp2(50 * uniform[0] - 40) * torch.where(uniform[1] < 0.5, -1.0, 1.0)
-    return torch.where(uniform[2] < 0.5, dense, spread).reshape(size)
 
 
 def other_sign(inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:

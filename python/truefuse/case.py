@@ -7,6 +7,7 @@ operators use the same door as everybody else.
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -129,6 +130,27 @@ class Case:
     @property
     def timed_mode(self) -> Mode:
         return self.modes[0] if self.timing_mode is None else self.timing_mode
+
+
+def sweep(
+    size: Size,
+    dtype: torch.dtype,
+    generator: torch.Generator,
+    low: float,
+    high: float,
+) -> Tensor:
+    """Inputs for a function of one number: every finite value of a half type where there is room for
+    them; else half of them uniform in [low, high], the other half with magnitudes spread evenly over
+    binades."""
+    count = math.prod(size)
+    if dtype in (torch.float16, torch.bfloat16) and count >= 1 << 16:
+        bits = torch.arange(count) % (1 << 16) - (1 << 15)
+        values = bits.to(torch.int16).view(dtype)
+        return torch.where(values.isfinite(), values, 0).reshape(size)
+    uniform = torch.rand(3, count, generator=generator, dtype=torch.float64)
+    dense = (high - low) * uniform[0] + low
+    spread = torch.exp2(50 * uniform[0] - 40) * torch.where(uniform[1] < 0.5, -1.0, 1.0)
+    return torch.where(uniform[2] < 0.5, dense, spread).reshape(size)
 
 
 class CaseError(Exception):

@@ -82,9 +82,10 @@ def check(
         from truefuse import simulate_check
 
         gate_names = simulate_check.names()
-        if device not in simulate_check.ARCHS:
-            choices = ", ".join(simulate_check.ARCHS)
-            refuse(f"device '{device}' is not here. Simulated devices: {choices}.")
+        try:
+            simulate_check.require_device(device)
+        except ValueError as error:
+            refuse(str(error))
     else:
         chosen_device = _device(device)
         device = str(chosen_device)

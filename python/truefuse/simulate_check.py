@@ -54,12 +54,17 @@ def on_device(candidate: Callable[..., Any], device: Device) -> Callable[..., An
     return simulated
 
 
+def require_device(arch: str) -> None:
+    """Raises ValueError for an arch that is none of the simulator's."""
+    if arch not in ARCHS:
+        raise ValueError(f"device '{arch}' is not here. Simulated devices: {', '.join(ARCHS)}.")
+
+
 def context(
     case: Case, arch: str, seed: int, target: str, contract: dict[str, Any] | None
 ) -> SimulatedContext:
     """Raises ValueError for an arch that is none of the simulator's."""
-    if arch not in ARCHS:
-        raise ValueError(f"device '{arch}' is not here. Simulated devices: {', '.join(ARCHS)}.")
+    require_device(arch)
     device = Device(arch)
     return SimulatedContext(
         replace(case, candidate=on_device(case.candidate, device)),
