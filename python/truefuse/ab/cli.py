@@ -226,7 +226,7 @@ def _finish(report: AbReport, output: Path, as_json: bool, live: Live) -> NoRetu
         print(json.dumps(report.to_json(), indent=1))
     else:
         show(live.screen, report, str(output))
-    raise typer.Exit(report.verdict.exit_code)
+    raise typer.Exit(report.exit_code)
 
 
 def _replay() -> str:

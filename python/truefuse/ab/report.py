@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from truefuse.report import finite, replace_file
-from truefuse.verdict import Result, Verdict
+from truefuse.verdict import Result, Verdict, exit_code
 
 SCHEMA_VERSION = 1
 SCHEMA_PATH = Path(__file__).parent / "ab.schema.json"
@@ -32,6 +32,11 @@ class AbReport:
     def label(self) -> str:
         """A forced ACCEPT is said to be one: it is no claim about a free run."""
         return f"{self.verdict.value} (forced)" if self.mode == "forced" else self.verdict.value
+
+    @property
+    def exit_code(self) -> int:
+        """As of `truefuse check`."""
+        return exit_code(self.verdict, self.results)
 
     def to_json(self) -> dict[str, Any]:
         """Without a performance object unless the verdict is ACCEPT."""

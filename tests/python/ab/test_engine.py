@@ -61,7 +61,7 @@ def transposed_after(step: int):
 def test_another_trajectory_is_rejected_without_any_ratio():
     report = ab.run(*sides(transposed_after(0)), REQUESTS)
     data = checked(report)
-    assert report.verdict is Verdict.REJECT and report.verdict.exit_code == 1
+    assert report.verdict is Verdict.REJECT and report.exit_code == 1
     found = gate(data, "trajectory")
     apart = sum(tokens(Toy(), r) != tokens(transposed_after(0), r) for r in REQUESTS)
     assert found["numbers"]["differing"] == apart > 3
@@ -127,7 +127,7 @@ def test_a_baseline_that_does_not_repeat_itself_judges_nobody():
     _, candidate = sides(Toy())
     report = ab.run(ab.Side("baseline", unsteady, hits=dict), candidate, REQUESTS)
     data = checked(report)
-    assert report.verdict is Verdict.UNKNOWN and report.verdict.exit_code == 3
+    assert report.verdict is Verdict.UNKNOWN and report.exit_code == 3
     found = gate(data, "reproducible")
     assert found["reason"] == "workload-not-reproducible" and "/5 requests" in found["summary"]
     assert "concurrency 1" in found["summary"] and "prefix cache" in found["summary"]
