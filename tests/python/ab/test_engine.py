@@ -219,7 +219,7 @@ def test_the_schema_forbids_a_ratio_beside_a_rejection():
     [
         ({"requests": []}, "requests"),
         ({"mode": "fast"}, "free"),
-        ({"rounds": 0}, "rounds"),
+        ({"rounds": -1}, "rounds"),
         ({"requests": [REQUESTS[0], REQUESTS[0]]}, "same name"),
         ({"requests": [replace(REQUESTS[0], max_tokens=0)]}, "max_tokens"),
     ],

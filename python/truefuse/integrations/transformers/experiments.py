@@ -12,6 +12,7 @@ from torch import nn
 from truefuse.ab.experiment import Experiment, ExperimentError
 from truefuse.ab.sides import Request
 from truefuse.integrations.transformers import decoding, tiny
+from truefuse.integrations.transformers.decoding import CACHE
 from truefuse.integrations.transformers.swap import use
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -35,12 +36,18 @@ def of_model(
     tokens: int,
     seed: int,
     batch: int = 1,
+    threads: int | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Experiment:
     """`name` is a folder with a model, or a tiny configuration (tiny.MODELS), which is trained first.
 
-    Raises ExperimentError for what cannot be made.
+    Sets this process's number of PyTorch's `threads`; None: one for a tiny model, else as it is. Raises
+    ExperimentError for what cannot be made.
     """
+    if threads is None and name in tiny.MODELS:
+        threads = 1
+    if threads is not None:
+        torch.set_num_threads(threads)
     if name in tiny.MODELS:
         ops = ops or list(tiny.MODELS[name].operators)
     elif not ops:
@@ -93,7 +100,7 @@ def decode_step(name: str, *, device: str, dtype: str) -> Callable[[], Any]:
 
     def call() -> Any:
         with torch.no_grad():
-            return model(input_ids=token, past_key_values=found.past_key_values, use_cache=True)
+            return model(input_ids=token, use_cache=True, **{CACHE: found[CACHE]})
 
     return call
 
