@@ -176,7 +176,7 @@ def record(
     except (recording.BadRecording, ValueError, OSError) as error:
         refuse(str(error))
     except Down as error:
-        Screen(sys.stderr).line(f"truefuse: {error}; what was answered until then is in {output}")
+        Screen(sys.stderr).line(f"truefuse: {error}")
         raise typer.Exit(3) from error
     live.progress("")
     answers = [entry for one in found.passes for entry in one]

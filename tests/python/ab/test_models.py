@@ -168,3 +168,11 @@ def test_models_that_cannot_be_made_are_said(arguments, sentence):
     asked = {"name": "tiny-gpt2", "ops": ["bias_gelu"], "dtype": "float32", "device": "cpu"}
     with pytest.raises(ExperimentError, match=sentence):
         experiments.of_model(**{**asked, **arguments}, requests=1, tokens=1, seed=0)
+
+
+def test_a_checkpoint_that_cannot_be_read_is_a_usage_error(tmp_path):
+    tiny.MODELS["tiny-llama"].build().save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    found = CliRunner().invoke(app, ["ab", "run", "--model", str(tmp_path), "--op", "swiglu"])
+    assert found.exit_code == 2 and "cannot be loaded" in found.output

@@ -117,16 +117,28 @@ def _load(
     if dtype not in DTYPES:
         raise ExperimentError(f"--dtype {dtype}: it must be {', '.join(DTYPES)}")
     where = _device(device)
+    try:
+        model, prompts = _on_cpu(name, requests, seed, progress)
+        return model.to(where, DTYPES[dtype]).eval().requires_grad_(False), prompts
+    except ExperimentError:
+        raise
+    except Exception as error:  # of every library that reads a checkpoint; or too little memory
+        raise ExperimentError(
+            f"--model {name} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _on_cpu(
+    name: str, requests: int, seed: int, progress: Callable[[str], None]
+) -> tuple[nn.Module, list[list[int]]]:
     if name in tiny.MODELS:
         progress(f"training {name}")
-        model = tiny.trained(name, seed)
         prompts = [tiny.text(1000 + number, PROMPT_TOKENS) for number in range(requests)]
-    elif Path(name).is_dir():
-        model, prompts = _from_folder(Path(name), requests, seed)
-    else:
-        names = ", ".join(tiny.MODELS)
-        raise ExperimentError(f"model {name}: no folder of that name, and none of {names}")
-    return model.to(where, DTYPES[dtype]).eval().requires_grad_(False), prompts
+        return tiny.trained(name, seed), prompts
+    if Path(name).is_dir():
+        return _from_folder(Path(name), requests, seed)
+    names = ", ".join(tiny.MODELS)
+    raise ExperimentError(f"model {name}: no folder of that name, and none of {names}")
 
 
 def _device(name: str) -> torch.device:
@@ -142,10 +154,7 @@ def _from_folder(folder: Path, requests: int, seed: int) -> tuple[nn.Module, lis
     """A checkpoint, and prompts: texts where a tokenizer is beside it, random ids otherwise."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    try:
-        model = AutoModelForCausalLM.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise ExperimentError(f"--model {folder}: {error}") from error
+    model = AutoModelForCausalLM.from_pretrained(folder)
     if list(folder.glob("tokenizer*")):
         tokenizer = AutoTokenizer.from_pretrained(folder)
         texts = [f"{i // len(PROMPTS) + 1}. {PROMPTS[i % len(PROMPTS)]}" for i in range(requests)]
