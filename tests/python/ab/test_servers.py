@@ -174,11 +174,11 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)
     ),
-    max_leaves=12,
+    max_leaves=8,
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pieces=st.lists(st.fixed_dictionaries({"choices": JSON, "usage": JSON}), max_size=3))
 def test_any_answer_is_taken_or_refused_in_words(pieces):
     got = Answer()

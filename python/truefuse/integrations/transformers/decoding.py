@@ -46,7 +46,7 @@ def decode(model: nn.Module, request: Request, batch: int = 1) -> Iterator[Step]
         with torch.no_grad():
             found = model(input_ids=ids, use_cache=True, **{CACHE: cache})
         cache = found[CACHE]
-        step = _step(found.logits[0, -1], cache, request, position)
+        step = chosen(found.logits[0, -1], cache, request, position)
         yield step
         if request.forced is None and step.token in ends:
             return "eos"
@@ -54,7 +54,8 @@ def decode(model: nn.Module, request: Request, batch: int = 1) -> Iterator[Step]
     return "length"
 
 
-def _step(logits: Tensor, cache: Any, request: Request, position: int) -> Step:
+def chosen(logits: Tensor, cache: Any, request: Request, position: int) -> Step:
+    """The next token, by the logits or as the request says, with what is to be observed."""
     if not request.observe:
         token = request.forced[position] if request.forced else int(logits.argmax())
         return Step(token)
