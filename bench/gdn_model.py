@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from truefuse import ab, environment
-from truefuse.ab.screen import _side_text
+from truefuse.ab.screen import side_text
 
 try:
     from transformers import StaticCache
@@ -252,7 +252,7 @@ def show(title: str, found: dict[str, Any]) -> None:
     gain = tpot["gain"]
     print(f"  {found['gates']['log-probabilities']}")
     print(
-        f"  time per token {_side_text(tpot, 'baseline')} → {_side_text(tpot, 'candidate')}, gain "
+        f"  time per token {side_text(tpot, 'baseline')} → {side_text(tpot, 'candidate')}, gain "
         f"{gain['value']:.3f} [{gain['low']:.3f}, {gain['high']:.3f}] {tpot['verdict']}"
     )
     if amdahl is None:

@@ -53,7 +53,10 @@ def test_accept(run):
     )
     data = json.loads(Path("ab.json").read_text())
     jsonschema.validate(data, json.loads(SCHEMA_PATH.read_text()))
-    assert data["verdict"] == "ACCEPT" and data["replay"] == f"truefuse ab run {Path.cwd() / 'mine.py'} --rounds 4"
+    assert (
+        data["verdict"] == "ACCEPT"
+        and data["replay"] == f"truefuse ab run {Path.cwd() / 'mine.py'} --rounds 4"
+    )
 
 
 def test_reject_shows_no_ratio_on_the_screen_either(run):
