@@ -59,7 +59,8 @@ class Generator {
       text += (is_first ? "" : ", ") + dim(met);
     }
     text += std::string("] ") +
-            std::vector<const char*>{"contiguous", "rows-strided", "strided"}[below(3)];
+            std::vector<const char*>{"contiguous", "rows-strided", "batch-strided",
+                                     "strided"}[below(4)];
     const bool optional = chance(20);
     if (optional) text += " optional";
     if (chance(30)) text += " mutated";
@@ -303,6 +304,7 @@ TEST(CheckProperty, AnyTextParsesOrIsRefusedWithACaret) {
                                         "strided",
                                         "contiguous",
                                         "rows-strided",
+                                        "batch-strided",
                                         ";",
                                         "·",
                                         "->",

@@ -240,7 +240,8 @@ TEST(ContractParseErrors, Outputs) {
   expect_failure("x: f32 [n] strided -> out: @int",
                  "expected " + kDtypes + ", c128 or like NAME, found 'int'");
   expect_failure("x: f32 [n] strided -> out: f32 [n] @strided", "an output is contiguous or dense");
-  expect_failure("x: f32 [n] @dense", "an argument is contiguous, rows-strided or strided");
+  expect_failure("x: f32 [n] @dense",
+                 "an argument is contiguous, rows-strided, batch-strided or strided");
   const std::string model = "a dense output is like an argument and has that argument's dimensions";
   expect_failure("x: f32 [n, m] strided -> out: f32 [n, m] @dense", model);
   expect_failure("x: f32 [n, m] strided -> out: like x [m, n] @dense", model);
