@@ -42,7 +42,9 @@ def do_nothing() -> Any:
     builder = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(builder)
     folder = Path(tempfile.mkdtemp())
-    torch.ops.load_library(str(builder.build(folder, True, str(HERE / "host_time/do_nothing"), "-O2")))
+    torch.ops.load_library(
+        str(builder.build(folder, True, str(HERE / "host_time/do_nothing"), "-O2"))
+    )
     return torch.ops.bench.do_nothing
 
 

@@ -61,7 +61,7 @@ def named(given: tuple[Any, ...], mode: Mode) -> Inputs:
 
 
 def by_key(state: Tensor, call: Inputs) -> Tensor:
-    """The state as a view [slots, HV, K, V]."""
+    """The state as a view [slots, HV, K, V], and back."""
     return state if call["state_layout"] == "[HV,K,V]" else state.transpose(-1, -2)
 
 
@@ -182,7 +182,7 @@ def scale(*given: Any, **mode: Any) -> tuple[Tensor, Tensor, Tensor]:
         root = (core.square().mean(-1, keepdim=True) + w.norm_eps).sqrt()
         gate = torch.sigmoid(rows.z) if w.gate == "sigmoid" else F.silu(rows.z)
         out = out.maximum(core.abs()) / root * (w.norm * gate).abs() * rows.z.abs().clamp(min=1)
-    return out.view(shape), conv.abs(), dS if call["state_layout"] == "[HV,K,V]" else dS.transpose(-1, -2)
+    return out.view(shape), conv.abs(), by_key(dS, call)
 
 
 def make_inputs(

@@ -75,7 +75,9 @@ class Layer:
             state = every(self.state if state_layout == "[HV,K,V]" else self.state.transpose(1, 2))
         conv_state = every(self.window)
         w = self.weights
-        weights = [None if t is None else t.to(device) for t in (w.conv, None, w.A_log, w.dt_bias, w.norm)]
+        weights = [
+            None if t is None else t.to(device) for t in (w.conv, None, w.A_log, w.dt_bias, w.norm)
+        ]
         norm = {"norm_eps": w.norm_eps, "gate_activation": w.gate} if self.norm else {}
         out = torch.ops.truefuse.gdn_decode(
             every(self.packed(qkvz_layout)) if qkvz is None else qkvz,

@@ -230,9 +230,7 @@ def _relative(output: Tensor, wanted: Tensor) -> float:
     return distance if math.isfinite(distance) else math.inf
 
 
-def _unpacked(
-    probe: Probe, reference: Callable[[Tensors], Tensors]
-) -> Callable[[Tensor], Tensors]:
+def _unpacked(probe: Probe, reference: Callable[[Tensors], Tensors]) -> Callable[[Tensor], Tensors]:
     return lambda rows: reference(_logical(rows, probe.declared))
 
 

@@ -17,7 +17,9 @@ from truefuse.layout_cli import refuse
 def probe(
     case: Annotated[
         str,
-        typer.Argument(help="A built-in operator, or a file that defines `probes`, a list of Probe."),
+        typer.Argument(
+            help="A built-in operator, or a file that defines `probes`, a list of Probe."
+        ),
     ],
     producer: Annotated[
         bool,
@@ -26,7 +28,9 @@ def probe(
             "them with what the kernel reads."
         ),
     ] = False,
-    device: Annotated[str, typer.Option(help="Where to ask, such as cuda; else where the file says.")] = "",
+    device: Annotated[
+        str, typer.Option(help="Where to ask, such as cuda; else where the file says.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Find out which layout a kernel really uses. Exit: 0 as declared, 1 another, 3 not known."""

@@ -20,7 +20,12 @@ QUIET = 1e-3  # of a position's full response: what counts as none
 
 
 def spelled(
-    call: Callable[[Tensor], Tensors], size: int, marked: Tensor, base: float, step: float, batch: int
+    call: Callable[[Tensor], Tensors],
+    size: int,
+    marked: Tensor,
+    base: float,
+    step: float,
+    batch: int,
 ) -> tuple[dict[str, Tensor], bool]:
     """For each output, per position the one among the offsets `marked` that it follows, or NOBODY; and
     whether any position follows any of them. `call` takes rows [rows, size]."""
@@ -75,6 +80,7 @@ def paired(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict[int, int]
     for name, offsets in ours.items():
         require_same(name, len(offsets), len(theirs.get(name, ())))
         both = (offsets != NOBODY) & (theirs[name] != NOBODY)
-        for offset, element in torch.stack([offsets[both], theirs[name][both]], 1).unique(dim=0).tolist():
+        pairs = torch.stack([offsets[both], theirs[name][both]], 1).unique(dim=0)
+        for offset, element in pairs.tolist():
             found[offset].add(element)
     return {offset: next(iter(fits)) for offset, fits in found.items() if len(fits) == 1}

@@ -17,7 +17,7 @@ from truefuse.layout_describe import describe
 from truefuse.layouts import BoundLayout
 from truefuse.probe import UNKNOWN, UNREAD, Finding, who
 
-BASE = 128  # Exact in every floating type of 8 bits of precision or more, and so are sums with zeros.
+BASE = 128  # Numbers up to it are exact in every floating type with 8 bits of precision.
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,8 @@ def follow(producer: Producer) -> Produced:
             f"be [{digits}, {declared.size}], the columns of {producer.argument}"
         )
     read = columns.detach().cpu().double().T
-    number = (read[:, 1:].nan_to_num().round().clamp(0, BASE - 1).long() * _powers(digits - 1)).sum(1)
+    spelled = read[:, 1:].nan_to_num().round().clamp(0, BASE - 1).long()
+    number = (spelled * _powers(digits - 1)).sum(1)
     is_mark = number <= declared.size
     is_mark &= (read == marks[number.clamp(max=declared.size)]).all(1)
     elements = torch.where(is_mark, number - 1, UNKNOWN)

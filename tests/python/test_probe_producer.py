@@ -108,9 +108,7 @@ def test_producer_and_consumer_are_compared(reads):
     agrees, lines = follow(producer(merged)).against(consumer)
     assert agrees is (reads == FLAT)
     if not agrees:
-        assert lines[-1] == (
-            "✗ offset 4: the producer wrote q[1,0], the kernel reads k[0,0]"
-        )
+        assert lines[-1] == ("✗ offset 4: the producer wrote q[1,0], the kernel reads k[0,0]")
     unread = replace(consumer, elements=torch.full_like(consumer.elements, probe.UNKNOWN))
     assert follow(producer(merged)).against(unread)[0] is None
 

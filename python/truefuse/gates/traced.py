@@ -86,7 +86,9 @@ class _Recorder(TorchDispatchMode):
         return function(*args, **kwargs)
 
 
-def _called_with(context: Context, overload: Any, inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:
+def _called_with(
+    context: Context, overload: Any, inputs: Inputs, mode: Mode
+) -> tuple[Inputs, Mode]:
     """Positional and named arguments that the candidate calls its operator with."""
     recorder = _Recorder(overload)
     with recorder, torch.no_grad():

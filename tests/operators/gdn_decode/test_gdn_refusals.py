@@ -35,7 +35,10 @@ def test_columns_that_the_layout_does_not_have():
         ({"qkvz_layout": "H (q=K | _=K | v=G V | z=G V)"}, "no layout names k: qkvz_layout is"),
         ({"ba_layout": "H (_=G | a=G)"}, "no layout names b: .* ba_layout is"),
         ({"ba_layout": "H (b=G | _=G)"}, "no layout names a: .* ba_layout is"),
-        ({"qkvz_layout": "qwen3-next/kqvz"}, "no layout named qwen3-next/kqvz; there are qwen3-next/q"),
+        (
+            {"qkvz_layout": "qwen3-next/kqvz"},
+            "no layout named qwen3-next/kqvz; there are qwen3-next/q",
+        ),
         ({"qkvz_layout": "vllm/state"}, "qkvz_layout .*names a segment state"),
         ({"qkvz_layout": ""}, "qkvz_layout: layout: "),
         ({"qkvz_layout": "H (q=K | k=K | v=G V | x=G V)"}, "names a segment x"),
@@ -101,7 +104,9 @@ def test_states_that_do_not_fit():
         r"its first dimension. It is written in place",
         state=torch.zeros(2, 6, 8, 32)[..., ::2],
     )
-    refused(problem, r"state .*has stride 32; it must be 16", state=torch.zeros(2, 6, 8, 32)[..., :16])
+    refused(
+        problem, r"state .*has stride 32; it must be 16", state=torch.zeros(2, 6, 8, 32)[..., :16]
+    )
     refused(problem, "state is int32; it must be float32, float16", state=torch.zeros(shape).int())
     refused(problem, "state has 3 dimensions .*must have 4", state=torch.zeros(12, 8, 16))
     refused(problem, "several elements are one", state=torch.zeros(1, 6, 8, 16).expand(shape))
@@ -141,7 +146,7 @@ def test_every_pair_of_sizes_that_are_exchanged_is_seen(layout, order):
         {"num_k_heads": 3},
         {"head_k_dim": 8},
     ):
-        with pytest.raises(RuntimeError, match="^gdn_decode: "):
+        with pytest.raises(RuntimeError, match=r"^gdn_decode: "):
             problem.call(layout, state_layout=order, **changes)
 
 
