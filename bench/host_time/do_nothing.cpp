@@ -1,5 +1,5 @@
-// gdn_decode's schema and contract, and nothing behind them: what a call of such an operator costs at
-// least. Registered as any operator is.
+// gdn_decode's schema and contract, and nothing behind them: what a call of such an operator costs
+// at least. Registered as any operator is.
 
 #include <algorithm>
 #include <string>

@@ -150,9 +150,9 @@ def merged(model: str, argument: str, device_layer: Layer) -> Producer:
     )  # fmt: skip
 
 
-_model, _small = Layer(MODEL), Layer(SMALL, norm=False)
-# What a gate changes behind a norm is little: not to be told apart in bfloat16.
-_exact = Layer(MODEL, dtype=torch.float32)
+_model = Layer(MODEL)
+# What a gate, or one element of a state, changes is little: not to be told apart in bfloat16.
+_exact, _small = Layer(MODEL, dtype=torch.float32), Layer(SMALL, norm=False, dtype=torch.float32)
 
 probes = [
     *(rows_probe(_model, f"{model}/qkvz") for model in MODELS),

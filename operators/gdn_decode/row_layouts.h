@@ -40,8 +40,8 @@ struct HeadSizes {
 using LayoutTexts = std::array<std::optional<std::string_view>, kRowTensors>;
 
 /// Parses and binds layouts, written out or by name (see truefuse/layout/named.h), that have the
-/// segments q, k, v, b, a and maybe z, each once, with axes H, G (or HV, which is H G), K and V. The
-/// result is remembered: the next call with the same texts and sizes is a look-up without an
+/// segments q, k, v, b, a and maybe z, each once, with axes H, G (or HV, which is H G), K and V.
+/// The result is remembered: the next call with the same texts and sizes is a look-up without an
 /// allocation. Throws Error naming the argument and what is missing or too much.
 const RowLayouts& row_layouts(const LayoutTexts& texts, const HeadSizes& sizes);
 

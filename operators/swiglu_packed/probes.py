@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from truefuse.case import load
 from truefuse.layouts import layout
 from truefuse.probe import Probe
 
 WIDTH = 512
+MODE = load("swiglu").modes[0]
 LAYOUTS = {
     "gate|up": "gate=D | up=D",
     "up|gate": "up=D | gate=D",
@@ -27,7 +29,7 @@ def packed(declared: str, packing: str) -> Probe:
     return Probe(
         f"packed ({declared})",
         layout(LAYOUTS[declared]).bind(D=WIDTH),
-        kernel=lambda rows: {"out": torch.ops.truefuse.swiglu_packed(rows, packing=packing)},
+        kernel=lambda rows: {"out": torch.ops.truefuse.swiglu_packed(rows, packing=packing, **MODE)},
         reference=reference,
     )
 

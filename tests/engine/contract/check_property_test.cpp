@@ -58,9 +58,8 @@ class Generator {
     for (std::size_t dims = below(4); dims > 0; --dims, is_first = false) {
       text += (is_first ? "" : ", ") + dim(met);
     }
-    text += std::string("] ") +
-            std::vector<const char*>{"contiguous", "rows-strided", "batch-strided",
-                                     "strided"}[below(4)];
+    text += std::string("] ") + std::vector<const char*>{"contiguous", "rows-strided",
+                                                         "batch-strided", "strided"}[below(4)];
     const bool optional = chance(20);
     if (optional) text += " optional";
     if (chance(30)) text += " mutated";

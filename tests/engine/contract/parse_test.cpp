@@ -31,7 +31,8 @@ void expect_failure(std::string marked, const std::string& sentence) {
 
 const std::string kDtypes = "f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, i16, i8, u8, bool, c64";
 const std::string kSpecs = kDtypes + ", c128, like NAME, \"text\"|..., text, int, float or bool";
-const std::string kLayoutWords = "a layout (contiguous, rows-strided, batch-strided, strided or dense)";
+const std::string kLayoutWords =
+    "a layout (contiguous, rows-strided, batch-strided, strided or dense)";
 const std::string kAfterTensor = "optional, mutated, aligned(BYTES), ';', '->' or the end";
 
 TEST(ContractParse, AnOutputMayDependOnABool) {

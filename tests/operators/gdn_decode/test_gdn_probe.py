@@ -136,7 +136,7 @@ def test_tiled_heads_are_no_layout_but_a_named_alternative(few, monkeypatch):
     ],
 )
 def test_a_transposed_state_is_found(declared, order, agrees):
-    layer = case.Layer({"H": 1, "G": 2, "K": 8, "V": 8}, norm=False)
+    layer = case.Layer(case.SMALL, norm=False, dtype=torch.float32)
     found = probe.run(case.state_probe(layer, declared, order))
     assert found.agrees is agrees
     assert found.found == f"state=H G {'V K' if order == '[HV,V,K]' else 'K V'}"
