@@ -154,10 +154,10 @@ def test() -> int:
     stage = build.make(tests=True)
     variables = chosen.variables(stage)
     ctest = run_ctest(build, variables)
-    pytest = subprocess.run(
-        [chosen.python, "-m", "pytest", "tests", "--ignore=tests/gpu", *arguments()],
-        cwd=ROOT, env=variables,
-    ).returncode  # fmt: skip
+    # Much of it waits for compilers and processes. A file's tests stay together: they share fixtures.
+    command = [chosen.python, "-m", "pytest", "tests", "--ignore=tests/gpu"]
+    command += ["--numprocesses", str(jobs()), "--dist", "loadfile", *arguments()]
+    pytest = subprocess.run(command, cwd=ROOT, env=variables).returncode
     return ctest or pytest
 
 
