@@ -86,7 +86,7 @@ class Finding:
         held = _held(self.declared)
         wrong = (self.elements != where) & (self.elements != UNKNOWN) & held
         impossible = any(i not in fits and held[i] for i, fits in self.candidates.items())
-        if bool(wrong.any()) or impossible or bool((~held & (self.elements >= 0)).any()):
+        if bool(wrong.any()) or impossible or bool((~held & (self.elements != UNREAD)).any()):
             return False
         return None if bool(((self.elements == UNKNOWN) & held).any()) else True
 
@@ -99,7 +99,7 @@ class Finding:
             declared = self.who(offset) if held[offset] else "padding"
             if element == UNKNOWN:
                 fits = self.candidates[offset]
-                if offset not in fits and held[offset]:
+                if offset not in fits:
                     names = ", ".join(map(self.who, fits[:4]))
                     read = f"as one of {names}" if fits else "in a way that is no single element's"
                     return f"offset {offset}: declared {declared}, read {read}"
@@ -176,6 +176,9 @@ def _from_marks(probe: Probe) -> Finding | None:
         ours, moves = probe_marks.spelled(_kernel(probe), size, offsets, **settings)
         if not moves:
             elements[offsets] = UNREAD
+            break
+        if not len(wanted):
+            wanted = held  # Read a second time, perhaps.
             break
         theirs, _ = probe_marks.spelled(_unpacked(probe, probe.reference), size, wanted, **settings)
         pairs = probe_marks.paired(ours, theirs)
