@@ -249,6 +249,7 @@ MODEL = (16, 3, 128, 128)
 case = Case(
     name="gdn_decode",
     operator="truefuse::gdn_decode",
+    uses_shipped_variants=False,  # They are of the models' sizes.
     candidate=candidate,
     baselines={"chain": eager},
     baseline_copies="the models repeat key heads for their value heads",

@@ -103,6 +103,9 @@ class Case:
 
     # The operator's name in torch.ops, for its contract, its compiled kernels and its error texts.
     operator: str | None = None
+    # Whether the operator's shipped variants are those that the sizes here ask for: then the simulator
+    # compiles them ahead, on all cores.
+    uses_shipped_variants: bool = True
     # A contract in its JSON form, for a candidate that is not a registered operator.
     contract: dict[str, Any] | None = None
 
