@@ -84,7 +84,7 @@ def run(
     on_step: Callable[[str], None] = lambda name: None,
 ) -> Report:
     """As `check.run`, without measuring."""
-    if context.case.operator:
+    if context.case.operator and context.case.uses_shipped_variants:
         on_step("compile")
         prepare(context.case.operator, context.simulated)
     results: list[Result] = []
