@@ -266,5 +266,10 @@ TEST(ContractParseErrors, TheCaretFollowsLinesTabsAndMultiByteCharacters) {
             "contract: this string has no closing quote.\n  a: \"x\n     ^");
 }
 
+TEST(ContractParseErrors, ControlCharactersAreShownAsQuestionMarks) {
+  EXPECT_EQ(failure(std::string_view("a:\r\0\x1b[", 6)),
+            "contract: expected " + kSpecs + ", found '?'.\n  a:???[\n     ^");
+}
+
 }  // namespace
 }  // namespace truefuse
