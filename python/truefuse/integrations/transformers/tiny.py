@@ -16,7 +16,8 @@ import transformers
 from torch import Tensor, nn
 
 VOCABULARY = 48
-PERIOD = 24  # the synthetic text repeats within this many tokens
+PERIOD = 24  # the synthetic text repeats after this many tokens, and not before:
+STRIDES = (1, 5, 7, 11, 13)  # each without a common divisor with it
 CONTEXT = 512
 BATCH = 6
 LENGTH = 64
@@ -115,10 +116,11 @@ MODELS = {
 
 def text(number: int, length: int) -> list[int]:
     """Sequence `number` of the synthetic text: a walk through the vocabulary whose stride depends on its
-    beginning, so that the continuation has to be computed from the context."""
-    stride = 1 + number % 5
+    beginning. A prompt shorter than the period holds no continuation that could be copied: it has to be
+    computed from the context."""
+    which = number % len(STRIDES)
     start = (number * 7) % PERIOD
-    return [1 + 4 * stride % 20 + (start + stride * i) % PERIOD for i in range(length)]
+    return [1 + 4 * which + (start + STRIDES[which] * i) % PERIOD for i in range(length)]
 
 
 @contextmanager
