@@ -1,5 +1,6 @@
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -8,9 +9,12 @@
 #include <vector>
 
 #include <truefuse/gpu/kernel_table.h>
+#include <truefuse/jit/statistics.h>
 
 namespace truefuse::gpu {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxDevices = 64;
 
@@ -75,8 +79,11 @@ std::string label_of(const Operator& op, const Launch& launch, const std::string
 }
 
 Function load_function(int device, const std::string& code, const char* kernel) {
+  const auto begin = Clock::now();
   try {
-    return Driver::instance().load(device, code, kernel);
+    const Function function = Driver::instance().load(device, code, kernel);
+    jit::record(jit::Event::loaded, std::chrono::duration<double>(Clock::now() - begin).count());
+    return function;
   } catch (const Error& error) {
     throw Error(std::string(error.what()) +
                 ". If a graph is being captured, call truefuse.prepare(...) before the capture");
@@ -159,6 +166,21 @@ void prepare(const Operator& op, int device) {
     const KernelId id{&op, launch.kernel, device, launch.variant};
     if (find(id) == nullptr) load(id, launch, /*may_compile=*/true);
   }
+}
+
+WarmLookup warm_lookup() {
+  const Table* const table = registry().current.load(std::memory_order_acquire);
+  if (table == nullptr) return {};
+  std::vector<KernelId> ids;
+  for (const auto& [id, function] : *table) ids.push_back(id);
+  constexpr std::size_t kLookups = 10000;
+  const Function* volatile found = nullptr;  // So that no look-up is left out.
+  const auto begin = Clock::now();
+  for (std::size_t i = 0, k = 0; i < kLookups; ++i, k = k + 1 == ids.size() ? 0 : k + 1) {
+    found = find(ids[k]);
+  }
+  const std::chrono::duration<double> passed = Clock::now() - begin;
+  return {ids.size(), found == nullptr ? 0 : passed.count() / kLookups};
 }
 
 }  // namespace truefuse::gpu

@@ -9,6 +9,7 @@
 #include <truefuse/jit/bundle.h>
 #include <truefuse/jit/cache.h>
 #include <truefuse/jit/log.h>
+#include <truefuse/jit/statistics.h>
 
 namespace truefuse::jit {
 namespace {
@@ -69,6 +70,7 @@ std::optional<Built> find_in_bundle(const BuildRequest& request) {
   built.compile_seconds = entry->compile_seconds;
   built.code = entry->code;
   built.seconds = seconds_since(begin);
+  record(Event::bundle, built.seconds);
   return built;
 }
 
@@ -76,7 +78,12 @@ CacheEntry compile(Compiler& compiler, const BuildRequest& request, const Key& k
   refuse_to_compile_if_forbidden(request);
   const auto begin = std::chrono::steady_clock::now();
   CacheEntry entry;
-  entry.code = compiler.compile(request.program, request.arch, request.options).code;
+  try {
+    entry.code = compiler.compile(request.program, request.arch, request.options).code;
+  } catch (...) {
+    record(Event::failed, seconds_since(begin));
+    throw;
+  }
   entry.compile_seconds = seconds_since(begin);
   entry.label = request.label;
   entry.key = key;
@@ -119,6 +126,7 @@ Built build_with(Compiler& compiler, const BuildRequest& request) {
     entry = compile(compiler, request, built.key);
   }
   built.seconds = seconds_since(begin);
+  record(built.from_cache ? Event::disk : Event::compiled, built.seconds);
   built.compile_seconds = entry.compile_seconds;
   built.code = std::move(entry.code);
   return built;
@@ -148,6 +156,7 @@ Built build(const BuildRequest& request) {
       built.compile_seconds = entry->compile_seconds;
       built.code = std::move(entry->code);
       built.seconds = seconds_since(begin);
+      record(Event::disk, built.seconds);
       return built;
     }
   }

@@ -105,9 +105,10 @@ struct Variant {
     if (count == kMaxConstants) throw Error("a kernel variant holds at most 64 constants");
     values[count++] = value;
   }
+  const std::int64_t* begin() const { return values.data(); }
+  const std::int64_t* end() const { return values.data() + count; }
   friend bool operator==(const Variant& a, const Variant& b) {
-    return std::equal(a.values.begin(), a.values.begin() + a.count, b.values.begin(),
-                      b.values.begin() + b.count);
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
   }
 };
 

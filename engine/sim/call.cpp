@@ -102,7 +102,7 @@ const std::string& executable_of(const Operator& op, const Variant& variant,
   static std::mutex mutex;
   static std::map<Id, std::string> made;
   const Id id(&op, device.arch, options_of(device),
-              {variant.values.begin(), variant.values.begin() + variant.count});
+              {variant.begin(), variant.end()});
   {
     const std::scoped_lock lock(mutex);
     if (const auto found = made.find(id); found != made.end()) return found->second;

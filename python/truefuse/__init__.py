@@ -17,13 +17,14 @@ from truefuse._ops import (
     swiglu_packed,
     swish,
 )
-from truefuse._runtime import prepare
+from truefuse._runtime import cache_statistics, prepare
 from truefuse._vmap import register_all, register_vmap
 from truefuse.layouts import layout
 
 __all__ = [
     "__version__",
     "bias_gelu",
+    "cache_statistics",
     "gdn_decode",
     "geglu",
     "geglu_packed",

@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib.util
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -108,6 +110,9 @@ class Case:
 
     # The operator's name in torch.ops, for its contract, its compiled kernels and its error texts.
     operator: str | None = None
+    # Whether the operator's shipped variants are those that the sizes here ask for: then the simulator
+    # compiles them ahead, on all cores.
+    uses_shipped_variants: bool = True
     # A contract in its JSON form, for a candidate that is not a registered operator.
     contract: dict[str, Any] | None = None
 
@@ -190,6 +195,19 @@ def load(name_or_path: str) -> Case:
     if not path.is_file():
         raise NotFound(f"case file '{path}' does not exist.")
     return _from_file(path.resolve())
+
+
+def beside(file: str, name: str) -> ModuleType:
+    """The module in the Python file `name` beside `file`, for a case in several files; loaded once."""
+    path = Path(file).resolve().with_name(f"{name}.py")
+    known = f"_truefuse_{path.parent.name}_{name}"
+    if known not in sys.modules:
+        spec = importlib.util.spec_from_file_location(known, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[known] = module  # dataclasses look their module up
+        spec.loader.exec_module(module)
+    return sys.modules[known]
 
 
 def _from_file(path: Path) -> Case:
