@@ -15,6 +15,7 @@
 #include <truefuse/core/error.h>
 #include <truefuse/core/tensor.h>
 #include <truefuse/jit/source.h>
+#include <truefuse/operator/policy.h>
 
 namespace truefuse {
 
@@ -25,6 +26,15 @@ struct DeviceFacts {
   int wave = 32;                    ///< Lanes per wave (warp).
   int max_shared_bytes = 48 << 10;  ///< Shared memory (LDS) one block can have without an opt-in.
   int max_shared_bytes_opt_in = 48 << 10;  ///< And with one, which a launch makes by itself.
+  std::vector<TunedPolicy> tuned;          ///< The user's choices for this architecture.
+
+  /// The choice for an operator and dtype; `standard`, where there is none.
+  LaunchPolicy policy(std::string_view op, DType dtype, const LaunchPolicy& standard) const {
+    for (const TunedPolicy& choice : tuned) {
+      if (choice.dtype == dtype && choice.op == op) return choice.policy.or_else(standard);
+    }
+    return standard;
+  }
 };
 
 struct Dim3 {
@@ -186,6 +196,10 @@ struct Operator {
   };
   std::vector<NamedVariant> variants;
 
+  /// For an operator whose plan asks DeviceFacts::policy: the variants that it can ask for on such
+  /// a device. Null: `variants`, whatever the device.
+  std::vector<NamedVariant> (*variants_on)(const DeviceFacts& device) = nullptr;
+
   std::string qualified_name() const { return name_space + "::" + name; }
 };
 
@@ -195,6 +209,9 @@ void register_operator(const Operator& op);
 
 /// All registered operators, in order of registration.
 std::vector<const Operator*> registered_operators();
+
+/// The variants that a plan can ask for on a device of this architecture.
+std::vector<Operator::NamedVariant> variants_for(const Operator& op, std::string_view arch);
 
 /// Null if there is none of that name ("bias_gelu" or "truefuse::bias_gelu").
 const Operator* find_operator(std::string_view name);

@@ -18,6 +18,7 @@ from truefuse._ops import (
     swish,
 )
 from truefuse._runtime import cache_statistics, prepare
+from truefuse._vmap import register_all, register_vmap
 from truefuse.layouts import layout
 
 __all__ = [
@@ -30,8 +31,10 @@ __all__ = [
     "layout",
     "nn",
     "prepare",
+    "register_vmap",
     "swiglu",
     "swiglu_packed",
     "swish",
 ]
 __version__ = _native.version()
+register_all()

@@ -14,10 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from truefuse.layouts import BoundLayout
 
 Inputs = dict[str, Any]  # tensors (or None) by argument name, in the order of the call
 Outputs = Tensor | tuple[Tensor, ...]
@@ -65,7 +68,8 @@ class Case:
     kinds: Sequence[str] = ("normal",)
     gradients: tuple[str, ...] = ()  # names of the inputs that can be differentiated
     mutates: tuple[str, ...] = ()  # names of the inputs that are changed in place
-    layouts: Mapping[str, str] = field(default_factory=dict)  # input -> its layout, in the language
+    # Input -> who its elements are (truefuse.layout("...").bind(...)): drawn in the report.
+    layouts: Mapping[str, BoundLayout] = field(default_factory=dict)
     # Kinds whose inputs leave no rounding before the function itself: here the candidate may be no
     # worse than eager in any binade (or 2 ulp where eager does better).
     strict_kinds: Sequence[str] = ()
@@ -99,6 +103,9 @@ class Case:
     timing_mode: Mode | None = None  # None: the first of `modes`
     # Why a baseline makes copies that could be left out: for instance that the model makes them.
     baseline_copies: str = ""
+    # (inputs, mode) -> multiplications and additions that no way to compute the results can do without,
+    # where that is more than memory shows: 2 m n k of a matrix product.
+    operations: Callable[[Inputs, Mode], float] | None = None
     drift_steps: int = 256  # calls in a row, each on the state that the last one left
 
     # The operator's name in torch.ops, for its contract, its compiled kernels and its error texts.
