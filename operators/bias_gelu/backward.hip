@@ -96,8 +96,8 @@ void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums
             auto gradients = tf::to_float(grad_values[r]);
             TF_UNROLL for (int i = 0; i < TF_VECTOR; ++i) {
               gradients[i] *=
-                  gelu_derivative<DeviceArithmetic<Value>, kForm, precision_of<Storage>()>(
-                      values[i] + added[i]);
+                  gelu_derivative<DeviceArithmetic<Value>, kForm, kPrecisionOf<Storage>>(values[i] +
+                                                                                         added[i]);
               sums[i] += gradients[i];
             }
             if (grad_x) {

@@ -23,7 +23,7 @@ TF_DEVICE Vector gelu_of_sum(const Vector& x, const Vector& bias) {
   auto sum = tf::to_float(x);
   const auto added = tf::to_float(bias);
   TF_UNROLL for (int i = 0; i < TF_VECTOR; ++i) {
-    sum[i] = gelu<Arithmetic, kForm, precision_of<Storage>()>(sum[i] + added[i]);
+    sum[i] = gelu<Arithmetic, kForm, kPrecisionOf<Storage>>(sum[i] + added[i]);
   }
   return tf::from_float<Storage>(sum);
 }
