@@ -82,8 +82,7 @@ class ExpressionParser {
     if (!reference) scanner_.fail(begin, "only a name can be compared with a word in quotes");
     const std::size_t place = scanner_.position();
     const std::string word = scanner_.quoted();
-    const std::int64_t number =
-        at(place, [&] { return names_.number_of_word(*reference, word); });
+    const std::int64_t number = at(place, [&] { return names_.number_of_word(*reference, word); });
     return result_.add(kind, 0, left, result_.add(Kind::number, number));
   }
 
@@ -275,7 +274,8 @@ std::int64_t Expression::binary(Kind kind, std::int64_t a, std::int64_t b) const
       if (b == 0) throw Error("a division by 0");
       // The smallest number by -1 does not fit, and its remainder traps.
       overflows = kind == Kind::divide && b == -1 && __builtin_sub_overflow(0, a, &result);
-      if (!overflows) result = b == -1 ? (kind == Kind::divide ? -a : 0) : (kind == Kind::divide ? a / b : a % b);
+      if (!overflows)
+        result = b == -1 ? (kind == Kind::divide ? -a : 0) : (kind == Kind::divide ? a / b : a % b);
       break;
     case Kind::ceil_div:
     case Kind::round_up:

@@ -57,12 +57,30 @@ class Expression {
   friend class ExpressionParser;
 
   enum class Kind : std::uint8_t {
-    number, slot, negate, invert, multiply, divide, remainder, add, subtract, less, less_equal,
-    equal, not_equal, both, either, choose, minimum, maximum, ceil_div, round_up,
+    number,
+    slot,
+    negate,
+    invert,
+    multiply,
+    divide,
+    remainder,
+    add,
+    subtract,
+    less,
+    less_equal,
+    equal,
+    not_equal,
+    both,
+    either,
+    choose,
+    minimum,
+    maximum,
+    ceil_div,
+    round_up,
   };
   struct Node {
     Kind kind;
-    std::int64_t value;      // Of a number; the slot.
+    std::int64_t value;         // Of a number; the slot.
     std::uint32_t operands[3];  // Nodes.
   };
 

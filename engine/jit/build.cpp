@@ -8,6 +8,7 @@
 #include <truefuse/jit/build.h>
 #include <truefuse/jit/bundle.h>
 #include <truefuse/jit/cache.h>
+#include <truefuse/jit/diagnostics.h>
 #include <truefuse/jit/log.h>
 
 namespace truefuse::jit {
@@ -76,7 +77,12 @@ CacheEntry compile(Compiler& compiler, const BuildRequest& request, const Key& k
   refuse_to_compile_if_forbidden(request);
   const auto begin = std::chrono::steady_clock::now();
   CacheEntry entry;
-  entry.code = compiler.compile(request.program, request.arch, request.options).code;
+  try {
+    entry.code = compiler.compile(request.program, request.arch, request.options).code;
+  } catch (const Error& error) {
+    log_decision(error.what());
+    throw Error(on_one_screen(request.program, error.what()));
+  }
   entry.compile_seconds = seconds_since(begin);
   entry.label = request.label;
   entry.key = key;

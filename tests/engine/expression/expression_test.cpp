@@ -1,8 +1,7 @@
+#include <gtest/gtest.h>
 #include <limits>
 #include <map>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include <truefuse/expression/expression.h>
 
@@ -14,7 +13,11 @@ namespace {
 using testing::error_of;
 
 const std::vector<std::pair<std::string, std::int64_t>> kKnown{
-    {"rows", 4}, {"hidden", 30}, {"zero", 0}, {"x.stride(0)", -7}, {"mode", 1},
+    {"rows", 4},
+    {"hidden", 30},
+    {"zero", 0},
+    {"x.stride(0)", -7},
+    {"mode", 1},
     {"huge", std::numeric_limits<std::int64_t>::max()},
     {"least", std::numeric_limits<std::int64_t>::min()}};
 
@@ -92,19 +95,24 @@ TEST(Expression, agrees_with_the_compiler_on_random_arithmetic) {
 TEST(Expression, errors_point_at_the_place) {
   const std::map<std::string, std::string> cases{
       {"rows + colums", "expression: there is no colums.\n  rows + colums\n         ^"},
-      {"rows +", "expression: expected a number, a name, a function or '(', found the end.\n"
-                 "  rows +\n        ^"},
-      {"mini(rows, 2)", "expression: there is no function 'mini'; there are min, max, ceil_div and "
-                        "round_up.\n  mini(rows, 2)\n  ^"},
+      {"rows +",
+       "expression: expected a number, a name, a function or '(', found the end.\n"
+       "  rows +\n        ^"},
+      {"mini(rows, 2)",
+       "expression: there is no function 'mini'; there are min, max, ceil_div and "
+       "round_up.\n  mini(rows, 2)\n  ^"},
       {"min(rows)", "expression: expected ',', found ')'.\n  min(rows)\n          ^"},
       {"mode == \"erf\"", "expression: mode is never \"erf\".\n  mode == \"erf\"\n          ^"},
       {"rows == \"tanh\"", "expression: rows is no word.\n  rows == \"tanh\"\n          ^"},
-      {"mode + 0 == \"tanh\"", "expression: only a name can be compared with a word in quotes.\n"
-                               "  mode + 0 == \"tanh\"\n  ^"},
-      {"(mode) == \"tanh\"", "expression: only a name can be compared with a word in quotes.\n"
-                             "  (mode) == \"tanh\"\n  ^"},
-      {"99999999999999999999", "expression: the number does not fit in 64 bits.\n"
-                               "  99999999999999999999\n  ^"},
+      {"mode + 0 == \"tanh\"",
+       "expression: only a name can be compared with a word in quotes.\n"
+       "  mode + 0 == \"tanh\"\n  ^"},
+      {"(mode) == \"tanh\"",
+       "expression: only a name can be compared with a word in quotes.\n"
+       "  (mode) == \"tanh\"\n  ^"},
+      {"99999999999999999999",
+       "expression: the number does not fit in 64 bits.\n"
+       "  99999999999999999999\n  ^"},
   };
   for (const auto& [text, sentence] : cases) {
     EXPECT_EQ(error_of([&] { evaluate(text); }), sentence);
@@ -116,10 +124,11 @@ TEST(Expression, errors_point_at_the_place) {
 TEST(Expression, errors_while_computing_show_the_values) {
   EXPECT_EQ(error_of([] { evaluate("rows / (hidden - hidden)"); }),
             "a division by 0; rows is 4, hidden is 30");
-  EXPECT_EQ(error_of([] { evaluate("ceil_div(rows, zero)"); }),
-            "ceil_div(4, 0) needs a number that is not negative and one above 0; rows is 4, zero is 0");
-  for (const std::string text : {"huge + 1", "huge * 2", "-least", "least / -1", "least - 1",
-                                 "round_up(huge, 2)"}) {
+  EXPECT_EQ(
+      error_of([] { evaluate("ceil_div(rows, zero)"); }),
+      "ceil_div(4, 0) needs a number that is not negative and one above 0; rows is 4, zero is 0");
+  for (const std::string text :
+       {"huge + 1", "huge * 2", "-least", "least / -1", "least - 1", "round_up(huge, 2)"}) {
     EXPECT_NE(error_of([&] { evaluate(text); }).find("does not fit in 64 bits"), std::string::npos)
         << text;
   }
