@@ -18,6 +18,7 @@ from truefuse._ops import (
     swish,
 )
 from truefuse._runtime import prepare
+from truefuse.describe import load
 from truefuse.layouts import layout
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "geglu",
     "geglu_packed",
     "layout",
+    "load",
     "nn",
     "prepare",
     "swiglu",
