@@ -59,7 +59,7 @@ Registration registered(Watched& watched, const Derivative& derivative) {
                              : Registration::without_cpu(first.op, derivative);
   } catch (const c10::Error& error) {
     throw Error(first.schema_place + ": " + error.what_without_backtrace());
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // Of the schema's parser, or an Error.
     throw Error(first.schema_place + ": " + error.what());
   }
 }

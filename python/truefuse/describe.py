@@ -104,17 +104,17 @@ def load(
     Raises:
         RuntimeError: what is wrong, with file, line and place. Nothing is registered then.
     """
-    if is_folder(source):
-        if kernel is not None or files or functions:
-            raise RuntimeError(
-                "load: a folder has its files; kernel, files and functions are for texts"
-            )
-        return _load_folder(Path(source), name or "", namespace or "")
-    if isinstance(source, Path) or "\n" not in source:
+    if isinstance(source, str) and "\n" in source:
+        return _load_texts(
+            source, kernel, dict(files or {}), dict(functions or {}), name or "", namespace or ""
+        )
+    if not is_folder(source):
         raise RuntimeError(f"load: '{source}' is no folder with a {DESCRIPTION}")
-    return _load_texts(
-        source, kernel, dict(files or {}), dict(functions or {}), name or "", namespace or ""
-    )
+    if kernel is not None or files or functions:
+        raise RuntimeError(
+            "load: a folder has its files; kernel, files and functions are for texts"
+        )
+    return _load_folder(Path(source), name or "", namespace or "")
 
 
 def _load_folder(folder: Path, name: str, namespace: str) -> Described:

@@ -29,7 +29,12 @@ def new(tmp_path, kind, name):
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_is_right_as_it_is(tmp_path, kind):
     folder = new(tmp_path, kind, f"new_{kind}")
-    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "case.py", "description.txt", "kernel.hip"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "README.md",
+        "case.py",
+        "description.txt",
+        "kernel.hip",
+    ]
     for path in folder.iterdir():
         assert "my_operator" not in path.read_text()
     case = cases.load(str(folder))
