@@ -38,7 +38,7 @@ def one_less(inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:
 
 case = Case(
     name="my_operator",
-    candidate=lambda x: torch.ops.my_ops.my_operator(x),
+    candidate=lambda *tensors: torch.ops.my_ops.my_operator(*tensors),
     baselines={"eager": eager},
     reference=reference,
     make_inputs=make_inputs,
