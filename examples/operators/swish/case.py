@@ -38,7 +38,7 @@ def other_sign(inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:
 
 case = Case(
     name="swish",
-    candidate=lambda *tensors: torch.ops.my_ops.swish(*tensors),
+    candidate=lambda *tensors, **named: torch.ops.my_ops.swish(*tensors, **named),
     baselines={"eager": F.silu},
     reference=reference,
     reference_gradients=reference_gradients,

@@ -31,7 +31,7 @@ def off_by_one(inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:
 
 case = Case(
     name="my_operator",
-    candidate=lambda *tensors: torch.ops.my_ops.my_operator(*tensors),
+    candidate=lambda *tensors, **named: torch.ops.my_ops.my_operator(*tensors, **named),
     baselines={"eager": eager},
     reference=reference,
     make_inputs=make_inputs,

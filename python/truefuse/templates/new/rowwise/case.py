@@ -41,7 +41,7 @@ def without_mean(inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:
 
 case = Case(
     name="my_operator",
-    candidate=lambda *tensors: torch.ops.my_ops.my_operator(*tensors),
+    candidate=lambda *tensors, **named: torch.ops.my_ops.my_operator(*tensors, **named),
     baselines={"eager": eager},
     reference=reference,
     scale=scale,
