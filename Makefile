@@ -14,7 +14,7 @@ CXX := g++
 endif
 export CXX TORCH ARGS
 
-TARGETS := check build test sanitize compilers kit gpu lint format clean
+TARGETS := check build test sanitize fuzz compilers kit gpu lint format clean
 .PHONY: $(TARGETS)
 .DEFAULT_GOAL := check
 

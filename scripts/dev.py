@@ -154,10 +154,10 @@ def test() -> int:
     stage = build.make(tests=True)
     variables = chosen.variables(stage)
     ctest = run_ctest(build, variables)
-    pytest = subprocess.run(
-        [chosen.python, "-m", "pytest", "tests", "--ignore=tests/gpu", *arguments()],
-        cwd=ROOT, env=variables,
-    ).returncode  # fmt: skip
+    # Much of it waits for compilers and processes. A file's tests stay together: they share fixtures.
+    command = [chosen.python, "-m", "pytest", "tests", "--ignore=tests/gpu"]
+    command += ["--numprocesses", str(jobs()), "--dist", "loadfile", *arguments()]
+    pytest = subprocess.run(command, cwd=ROOT, env=variables).returncode
     return ctest or pytest
 
 
@@ -171,6 +171,36 @@ def sanitize() -> int:
     # the signal stack of their thread.
     options = {"ASAN_OPTIONS": "detect_leaks=0:alloc_dealloc_mismatch=0:use_sigaltstack=0"}
     return run_ctest(build, chosen.variables() | options)
+
+
+def fuzz() -> int:
+    """libFuzzer over each target of tests/fuzz in turn, five minutes each. Words in ARGS name targets
+    or are libFuzzer's own flags: ARGS="entry -max_total_time=3600". What it finds is left in
+    build/fuzz; inputs that reach new code are kept there for the next time."""
+    if "clang" not in os.environ.get("CXX", ""):
+        found = next(filter(shutil.which, ("clang++-19", "clang++")), None)
+        if found is None:
+            raise Failure("libFuzzer belongs to clang: apt-get install clang-19 libclang-rt-19-dev")
+        os.environ["CXX"] = found
+    build = Build(select(), "fuzzer-no-link,address,undefined")
+    build.make()
+    corpus = ROOT / "tests" / "fuzz" / "corpus"
+    flags = [word for word in arguments() if word.startswith("-")]
+    names = [word for word in arguments() if word not in flags]
+    failed = []
+    for name in names or sorted(path.name for path in corpus.iterdir()):
+        kept = BUILD / "fuzz" / name
+        kept.mkdir(parents=True, exist_ok=True)
+        command = [
+            build.folder / "tests" / "fuzz" / "truefuse_fuzz", "-max_total_time=300", "-timeout=5",
+            "-print_final_stats=1", f"-artifact_prefix={kept.parent}/{name}-", *flags,
+            kept, corpus / name,
+        ]  # fmt: skip
+        say(f"== {name}")
+        if subprocess.run(command, env={**os.environ, "FUZZ_TARGET": name}).returncode != 0:
+            failed.append(name)
+    say(f"found something: {', '.join(failed)}" if failed else "nothing found")
+    return 1 if failed else 0
 
 
 def run_ctest(build: Build, variables: dict[str, str]) -> int:
@@ -251,7 +281,8 @@ def arguments() -> list[str]:
 
 
 TARGETS = {
-    "build": build, "check": check, "test": test, "sanitize": sanitize, "compilers": compilers,
+    "build": build, "check": check, "test": test, "sanitize": sanitize, "fuzz": fuzz,
+    "compilers": compilers,
     "kit": kit, "gpu": gpu, "paths": paths, "lint": lint, "format": format_sources, "clean": clean,
 }  # fmt: skip
 

@@ -28,9 +28,9 @@ SITE = "site-packages"
 # Sets of packages, by what needs them. The import of truefuse and its operators need torch alone.
 PACKAGES = {
     "cli": ["typer>=0.12", "rich>=13", "jinja2>=3.1"],
-    "test": ["pytest>=7", "hypothesis>=6", "jsonschema>=4", "numpy"],
+    "test": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "jsonschema>=4", "numpy"],
     # Whole models to swap operators into; tests that need them are skipped without.
-    "models": ["transformers==5.23.0"],
+    "models": ["transformers==5.24.0"],
     "gpu": ["pytest>=7"],  # All that tests/gpu needs: such a machine may have no network.
     "nvrtc": ["nvidia-cuda-nvrtc"],
     "lint": ["ruff==0.17.6", "clang-format==14.0.6"],

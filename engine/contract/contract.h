@@ -72,7 +72,7 @@ struct Symbol {
 ///   tensor    = (DTYPE {"|" DTYPE} | "like" NAME) "[" [dims] "]" layout
 ///   dims      = (NAME ".." | product) {"," product}
 ///   product   = (NAME | NUMBER) {"*" (NAME | NUMBER)}
-///   layout    = "contiguous" | "rows-strided" | "strided" | "dense"
+///   layout    = "contiguous" | "rows-strided" | "batch-strided" | "strided" | "dense"
 ///   flag      = "optional" | "mutated" | "aligned" "(" BYTES ")"
 ///   scalar    = STRING {"|" STRING} | "text" | "int" [range] | "float" [range] | "bool"
 ///   range     = ("[" | "(") bound "," bound ("]" | ")")        bound = number | "inf" | "-inf"
@@ -86,7 +86,8 @@ struct Symbol {
 ///   pack must match element by element.
 /// - `int = heads`: the integer is the size `heads`, under the same rule. `text` is any string.
 /// - Layouts: `contiguous` as PyTorch defines it; `rows-strided`: the last dimension has stride 1,
-///   the others any stride; `strided`: any strides. Strides of dimensions of size 1 never matter.
+///   the others any stride; `batch-strided`: the first dimension has any stride, what is behind it
+///   is contiguous; `strided`: any strides. Strides of dimensions of size 1 never matter.
 /// - `dense` is for an output that is `like` an argument and has its dimensions: without gaps, the
 ///   dimensions in the order of that argument's strides (see dense_strides).
 /// - `optional`: None is accepted. `mutated`: written in place, so its elements must lie at

@@ -15,7 +15,7 @@ namespace truefuse {
 
 /// What a tensor's strides may be; `dense` is for outputs only. A new word is an enumerator, a row
 /// of kLayouts and a case of find_stride_fault; the grammar, the sentences and the JSON follow.
-enum class Layout : std::uint8_t { contiguous, rows_strided, strided, dense };
+enum class Layout : std::uint8_t { contiguous, rows_strided, batch_strided, strided, dense };
 
 struct LayoutWord {
   Layout layout;
@@ -23,9 +23,10 @@ struct LayoutWord {
   std::string_view complaint;  ///< What a tensor is that breaks it: "x is ...".
 };
 
-inline constexpr std::array<LayoutWord, 4> kLayouts{{
+inline constexpr std::array<LayoutWord, 5> kLayouts{{
     {Layout::contiguous, "contiguous", "not contiguous"},
     {Layout::rows_strided, "rows-strided", "not contiguous in its last dimension"},
+    {Layout::batch_strided, "batch-strided", "not contiguous behind its first dimension"},
     {Layout::strided, "strided", ""},
     {Layout::dense, "dense", ""},
 }};
@@ -61,6 +62,9 @@ std::optional<StrideFault<Dim>> find_stride_fault(Layout layout, std::span<const
       break;
     case Layout::rows_strided:
       checked = sizes.empty() ? 0 : 1;
+      break;
+    case Layout::batch_strided:
+      checked = sizes.empty() ? 0 : sizes.size() - 1;
       break;
     case Layout::strided:
     case Layout::dense:

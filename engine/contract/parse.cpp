@@ -127,7 +127,7 @@ class ContractParser {
   void check_layout(const TensorSpec& tensor, bool is_output, std::size_t position) const {
     const Layout layout = tensor.layout;
     if (!is_output && layout == Layout::dense) {
-      scanner_.fail(position, "an argument is contiguous, rows-strided or strided");
+      scanner_.fail(position, "an argument is contiguous, rows-strided, batch-strided or strided");
     }
     if (is_output && layout != Layout::contiguous && layout != Layout::dense) {
       scanner_.fail(position, "an output is contiguous or dense");

@@ -14,6 +14,14 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
+// A NUL would end the message, others would move the terminal's cursor.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f) c = '?';
+  }
+  return text;
+}
+
 std::size_t name_length(std::string_view text) {
   if (text.empty() || !is_letter(text[0])) return 0;
   std::size_t length = 1;
@@ -135,8 +143,8 @@ void fail_at(std::string_view subject, std::string_view text, std::size_t positi
       position == 0 ? std::string_view::npos : text.rfind('\n', position - 1);
   const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
   const std::string_view line = text.substr(begin, text.find('\n', begin) - begin);
-  std::string message =
-      std::string(subject) + ": " + std::string(sentence) + ".\n  " + std::string(line) + "\n  ";
+  std::string message = printable(std::string(subject) + ": " + std::string(sentence) + ".") +
+                        "\n  " + printable(std::string(line)) + "\n  ";
   for (const char c : text.substr(begin, position - begin)) {
     if (!is_continuation(c)) message += c == '\t' ? '\t' : ' ';
   }

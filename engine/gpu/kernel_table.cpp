@@ -1,5 +1,6 @@
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -8,9 +9,12 @@
 #include <vector>
 
 #include <truefuse/gpu/kernel_table.h>
+#include <truefuse/jit/statistics.h>
 
 namespace truefuse::gpu {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxDevices = 64;
 
@@ -65,8 +69,8 @@ bool compiling_is_forbidden() {
   return text != nullptr && *text != '\0' && std::string_view(text) != "0";
 }
 
-std::string label_of(const Operator& op, const Launch& launch) {
-  for (const Operator::NamedVariant& candidate : op.variants) {
+std::string label_of(const Operator& op, const Launch& launch, const std::string& arch) {
+  for (const Operator::NamedVariant& candidate : variants_for(op, arch)) {
     if (candidate.variant == launch.variant && std::strcmp(candidate.kernel, launch.kernel) == 0) {
       return op.name + " " + candidate.label;
     }
@@ -75,8 +79,11 @@ std::string label_of(const Operator& op, const Launch& launch) {
 }
 
 Function load_function(int device, const std::string& code, const char* kernel) {
+  const auto begin = Clock::now();
   try {
-    return Driver::instance().load(device, code, kernel);
+    const Function function = Driver::instance().load(device, code, kernel);
+    jit::record(jit::Event::loaded, std::chrono::duration<double>(Clock::now() - begin).count());
+    return function;
   } catch (const Error& error) {
     throw Error(std::string(error.what()) +
                 ". If a graph is being captured, call truefuse.prepare(...) before the capture");
@@ -90,8 +97,8 @@ const Function& load(const KernelId& id, const Launch& launch, bool may_compile)
 
   jit::BuildRequest request;
   request.program = program_of(*id.op, launch.variant);
-  request.label = label_of(*id.op, launch);
   request.arch = facts_of(id.device).arch;
+  request.label = label_of(*id.op, launch, request.arch);
   request.arch_is_reported_by_device = true;
   request.may_compile = may_compile;
   const jit::Built built = jit::build(request);
@@ -113,7 +120,11 @@ const DeviceFacts& facts_of(int device) {
   if (device < 0 || i >= kMaxDevices) {
     throw Error("device index " + std::to_string(device) + " is outside 0..63");
   }
-  std::call_once(asked[i], [&] { facts[i] = Driver::instance().facts(device); });
+  std::call_once(asked[i], [&] {
+    DeviceFacts found = Driver::instance().facts(device);
+    found.tuned = tuned_policies(found.arch);
+    facts[i] = std::move(found);
+  });
   return facts[i];
 }
 
@@ -148,14 +159,28 @@ void run(const Operator& op, const Call& call, int device, void* stream,
 }
 
 void prepare(const Operator& op, int device) {
-  for (const Operator::NamedVariant& named : op.variants) {
-    if (!named.is_for(facts_of(device).arch)) continue;
+  for (const Operator::NamedVariant& named : variants_for(op, facts_of(device).arch)) {
     Launch launch;
     launch.kernel = named.kernel;
     launch.variant = named.variant;
     const KernelId id{&op, launch.kernel, device, launch.variant};
     if (find(id) == nullptr) load(id, launch, /*may_compile=*/true);
   }
+}
+
+WarmLookup warm_lookup() {
+  const Table* const table = registry().current.load(std::memory_order_acquire);
+  if (table == nullptr) return {};
+  std::vector<KernelId> ids;
+  for (const auto& [id, function] : *table) ids.push_back(id);
+  constexpr std::size_t kLookups = 10000;
+  const Function* volatile found = nullptr;  // So that no look-up is left out.
+  const auto begin = Clock::now();
+  for (std::size_t i = 0, k = 0; i < kLookups; ++i, k = k + 1 == ids.size() ? 0 : k + 1) {
+    found = find(ids[k]);
+  }
+  const std::chrono::duration<double> passed = Clock::now() - begin;
+  return {ids.size(), found == nullptr ? 0 : passed.count() / kLookups};
 }
 
 }  // namespace truefuse::gpu

@@ -10,6 +10,7 @@
 #include <truefuse/jit/cache.h>
 #include <truefuse/jit/diagnostics.h>
 #include <truefuse/jit/log.h>
+#include <truefuse/jit/statistics.h>
 
 namespace truefuse::jit {
 namespace {
@@ -70,6 +71,7 @@ std::optional<Built> find_in_bundle(const BuildRequest& request) {
   built.compile_seconds = entry->compile_seconds;
   built.code = entry->code;
   built.seconds = seconds_since(begin);
+  record(Event::bundle, built.seconds);
   return built;
 }
 
@@ -80,8 +82,12 @@ CacheEntry compile(Compiler& compiler, const BuildRequest& request, const Key& k
   try {
     entry.code = compiler.compile(request.program, request.arch, request.options).code;
   } catch (const Error& error) {
+    record(Event::failed, seconds_since(begin));
     log_decision(error.what());
     throw Error(on_one_screen(request.program, error.what()));
+  } catch (...) {
+    record(Event::failed, seconds_since(begin));
+    throw;
   }
   entry.compile_seconds = seconds_since(begin);
   entry.label = request.label;
@@ -125,6 +131,7 @@ Built build_with(Compiler& compiler, const BuildRequest& request) {
     entry = compile(compiler, request, built.key);
   }
   built.seconds = seconds_since(begin);
+  record(built.from_cache ? Event::disk : Event::compiled, built.seconds);
   built.compile_seconds = entry.compile_seconds;
   built.code = std::move(entry.code);
   return built;
@@ -154,6 +161,7 @@ Built build(const BuildRequest& request) {
       built.compile_seconds = entry->compile_seconds;
       built.code = std::move(entry->code);
       built.seconds = seconds_since(begin);
+      record(Event::disk, built.seconds);
       return built;
     }
   }

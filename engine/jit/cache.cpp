@@ -275,6 +275,7 @@ std::vector<Cache::Listing> Cache::list() const {
       listing.valid = true;
       listing.label = std::move(entry->label);
       listing.key = std::move(entry->key);
+      listing.compile_seconds = entry->compile_seconds;
     }
     listings.push_back(std::move(listing));
   }

@@ -50,8 +50,10 @@ class Cache {
     std::string digest, label, path;
     std::int64_t bytes = 0;
     std::int64_t modified_unix_seconds = 0;
-    bool valid = false;  ///< False: `label` and `key` are empty; the next lookup is a miss.
+    bool valid =
+        false;  ///< False: `label`, `key` and its cost are empty; the next lookup is a miss.
     Key key;
+    double compile_seconds = 0;
   };
   /// All entries, newest first.
   std::vector<Listing> list() const;

@@ -58,6 +58,18 @@ std::vector<const Operator*> registered_operators() {
   return state.operators;
 }
 
+std::vector<Operator::NamedVariant> variants_for(const Operator& op, std::string_view arch) {
+  std::vector<Operator::NamedVariant> all = op.variants;
+  if (op.variants_on != nullptr) {
+    DeviceFacts device;
+    device.arch = arch;
+    device.tuned = tuned_policies(arch);
+    if (!device.tuned.empty()) all = op.variants_on(device);
+  }
+  std::erase_if(all, [&](const auto& variant) { return !variant.is_for(arch); });
+  return all;
+}
+
 const Operator* find_operator(std::string_view name) {
   for (const Operator* op : registered_operators()) {
     if (op->name == name || op->qualified_name() == name) return &op->now();

@@ -16,6 +16,7 @@
 #include <truefuse/core/error.h>
 #include <truefuse/core/tensor.h>
 #include <truefuse/jit/source.h>
+#include <truefuse/operator/policy.h>
 
 namespace truefuse {
 
@@ -26,6 +27,15 @@ struct DeviceFacts {
   int wave = 32;                    ///< Lanes per wave (warp).
   int max_shared_bytes = 48 << 10;  ///< Shared memory (LDS) one block can have without an opt-in.
   int max_shared_bytes_opt_in = 48 << 10;  ///< And with one, which a launch makes by itself.
+  std::vector<TunedPolicy> tuned;          ///< The user's choices for this architecture.
+
+  /// The choice for an operator and dtype; `standard`, where there is none.
+  LaunchPolicy policy(std::string_view op, DType dtype, const LaunchPolicy& standard) const {
+    for (const TunedPolicy& choice : tuned) {
+      if (choice.dtype == dtype && choice.op == op) return choice.policy.or_else(standard);
+    }
+    return standard;
+  }
 };
 
 struct Dim3 {
@@ -96,9 +106,10 @@ struct Variant {
     if (count == kMaxConstants) throw Error("a kernel variant holds at most 64 constants");
     values[count++] = value;
   }
+  const std::int64_t* begin() const { return values.data(); }
+  const std::int64_t* end() const { return values.data() + count; }
   friend bool operator==(const Variant& a, const Variant& b) {
-    return std::equal(a.values.begin(), a.values.begin() + a.count, b.values.begin(),
-                      b.values.begin() + b.count);
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
   }
 };
 
@@ -186,6 +197,10 @@ struct Operator {
   };
   std::vector<NamedVariant> variants;
 
+  /// For an operator whose plan asks DeviceFacts::policy: the variants that it can ask for on such
+  /// a device. Null: `variants`, whatever the device.
+  std::vector<NamedVariant> (*variants_on)(const DeviceFacts& device) = nullptr;
+
   /// Of an operator whose sources may change while the process runs: the description as they are
   /// now, with the same schema and contract. What it returns lives for the rest of the process, and
   /// kernels are kept by its address, so no call runs code of an older one. Empty: this one.
@@ -202,6 +217,9 @@ void unregister_operator(const Operator& op);
 
 /// All registered operators, in order of registration.
 std::vector<const Operator*> registered_operators();
+
+/// The variants that a plan can ask for on a device of this architecture.
+std::vector<Operator::NamedVariant> variants_for(const Operator& op, std::string_view arch);
 
 /// Null if there is none of that name ("bias_gelu" or "truefuse::bias_gelu"). As its sources are
 /// now: throws Error if they cannot be read.

@@ -205,7 +205,7 @@ jit::CodeObject HostCompiler::compile(const jit::Program& program, std::string_v
   // runtime switches stacks, which a shadow stack forbids.
   std::vector<std::string> common = {"-std=c++17",
                                      "-O1",
-                                     "-g",
+                                     "-g1",  // Functions and lines, also of what was inlined.
                                      "-fno-omit-frame-pointer",
                                      "-ffp-contract=off",
                                      "-fno-strict-aliasing",

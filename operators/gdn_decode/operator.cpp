@@ -23,7 +23,7 @@ const Operator& gdn_decode_operator() {
         "qkvz: f32|f16|bf16 [rows.., columns] rows-strided; "
         "ba: like qkvz [rows.., ba_columns] strided optional; "
         "conv_state: like qkvz [slots, channels, history] strided mutated; "
-        "state: f32|f16|bf16 [slots, HV, state_rows, state_columns] strided mutated; "
+        "state: f32|f16|bf16 [slots, HV, state_rows, state_columns] batch-strided mutated; "
         "conv_weight: like qkvz [channels, width] strided; "
         "conv_bias: like qkvz [channels] strided optional; "
         "A_log: f32|f16|bf16 [HV] strided; "

@@ -4,20 +4,17 @@
 #include <string>
 
 #include <truefuse/core/error.h>
+#include <truefuse/operators/gdn_decode/choice.h>
 #include <truefuse/operators/gdn_decode/operator.h>
-#include <truefuse/operators/gdn_decode/problem.h>
 
 namespace truefuse::gdn_decode {
 namespace {
 
-constexpr const char* kKernel = "gdn_decode_step";
-constexpr std::uint32_t kThreads = 256;
 constexpr std::int64_t kHeadLanes = 32;            // Share the values of a head; see output.h.
 constexpr std::int64_t kMostElementsPerLane = 32;  // Of the state, in registers.
 // Of stream.h.
-constexpr std::int64_t kStreamThreads = 384, kStreamWarps = 8, kStageBytes = 12288;
+constexpr std::int64_t kStreamWarps = 8, kStageBytes = 12288;
 constexpr std::int64_t kAccessBytes = 16;
-constexpr std::array<const char*, 2> kWithClusters = {"sm_90", "sm_10"};
 constexpr std::int64_t kMost32 = (std::int64_t{1} << 31) - 1;
 
 /// The structs of kernel.hip, member by member.
@@ -45,94 +42,6 @@ std::int32_t narrow(std::int64_t value, const char* what) {
   if (value <= kMost32) return static_cast<std::int32_t>(value);
   throw Error("gdn_decode: " + std::string(what) + " is " + std::to_string(value) +
               ", and one launch counts it with 32 bits. Pass smaller or denser tensors");
-}
-
-std::int64_t type_code(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return 1;
-    case DType::bf16:
-      return 2;
-    default:
-      return 0;
-  }
-}
-
-/// What a variant is made of.
-struct Choice {
-  HeadSizes heads;
-  std::int64_t taps = 4;
-  DType row = DType::bf16, state = DType::f32, a_log = DType::f32, dt_bias = DType::bf16;
-  std::optional<DType> norm;
-  bool keys_are_last = true, rounds_as_transformers = false, gate_is_sigmoid = false;
-  // How it is done: see kernel.hip.
-  bool one_token = true, stream = false;
-  bool pairs = false, channels_together = false, outputs_together = false;
-  std::int64_t split = 1, vector = 1, lanes = 8, depth = 1, chunk_rows = 0;
-
-  std::int64_t values() const { return heads.V / split; }  ///< Of each value head in a block.
-};
-
-struct NamedConstant {
-  const char* name;
-  std::int64_t value;
-};
-
-/// Names and values in one place, so that they cannot part.
-std::array<NamedConstant, 44> constants(const Choice& c, const RowLayouts& rows) {
-  const Place z = rows.z.value_or(Place{});
-  return {{
-      {"TF_H", c.heads.H},
-      {"TF_G", c.heads.G},
-      {"TF_K", c.heads.K},
-      {"TF_V", c.heads.V},
-      {"TF_TAPS", c.taps},
-      {"TF_ROW", type_code(c.row)},
-      {"TF_STATE", type_code(c.state)},
-      {"TF_A_LOG", type_code(c.a_log)},
-      {"TF_DT_BIAS", type_code(c.dt_bias)},
-      {"TF_NORM", c.norm ? type_code(*c.norm) : -1},
-      {"TF_KEYS_LAST", c.keys_are_last ? 1 : 0},
-      {"TF_TOKENS", c.one_token ? 1 : 0},
-      {"TF_SPLIT", c.split},
-      {"TF_STREAM", c.stream ? 1 : 0},
-      {"TF_VECTOR", c.vector},
-      {"TF_LANES", c.lanes},
-      {"TF_DEPTH", c.depth},
-      {"TF_CHUNK_ROWS", c.chunk_rows},
-      {"TF_RESIDENT", c.keys_are_last && c.one_token && c.split == 1 && !c.stream ? 3 : 2},
-      {"TF_PAIRS", c.pairs ? 1 : 0},
-      {"TF_CHANNELS_TOGETHER", c.channels_together ? 1 : 0},
-      {"TF_OUTPUTS_TOGETHER", c.outputs_together ? 1 : 0},
-      {"TF_TRANSFORMERS", c.rounds_as_transformers ? 1 : 0},
-      {"TF_SIGMOID", c.gate_is_sigmoid ? 1 : 0},
-      {"TF_Q_BASE", rows.q.base},
-      {"TF_Q_HEAD", rows.q.head},
-      {"TF_Q_INNER", rows.q.inner},
-      {"TF_K_BASE", rows.k.base},
-      {"TF_K_HEAD", rows.k.head},
-      {"TF_K_INNER", rows.k.inner},
-      {"TF_V_BASE", rows.v.base},
-      {"TF_V_HEAD", rows.v.head},
-      {"TF_V_GROUP", rows.v.group},
-      {"TF_V_INNER", rows.v.inner},
-      {"TF_Z_BASE", z.base},
-      {"TF_Z_HEAD", z.head},
-      {"TF_Z_GROUP", z.group},
-      {"TF_Z_INNER", z.inner},
-      {"TF_B_BASE", rows.b.base},
-      {"TF_B_HEAD", rows.b.head},
-      {"TF_B_GROUP", rows.b.group},
-      {"TF_A_BASE", rows.a.base},
-      {"TF_A_HEAD", rows.a.head},
-      {"TF_A_GROUP", rows.a.group},
-  }};
-}
-
-Variant variant_of(const Choice& choice, const RowLayouts& rows) {
-  Variant variant;
-  for (const NamedConstant& constant : constants(choice, rows)) variant.add(constant.value);
-  return variant;
 }
 
 /// Elements of the state in one access: as many as 16 bytes hold, the alignment of every slot
@@ -332,12 +241,6 @@ void add_parameters(const Problem& p, KernelParameters& parameters) {
 
 }  // namespace
 
-std::vector<std::string> constant_names() {
-  std::vector<std::string> names;
-  for (const NamedConstant& constant : constants({}, {})) names.emplace_back(constant.name);
-  return names;
-}
-
 void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   const Problem p(call);
   if (p.empty()) return;
@@ -371,69 +274,6 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   launch.block = {static_cast<std::uint32_t>(choice.stream ? kStreamThreads : kThreads), 1, 1};
   launch.shared_bytes = static_cast<std::uint32_t>(shared_bytes(choice, p.tokens));
   add_parameters(p, launch.parameters);
-}
-
-std::vector<Operator::NamedVariant> variants() {
-  struct Rows {
-    const char* name;
-    std::string_view qkvz, ba;
-  };
-  constexpr Rows kRows[] = {
-      {"interleaved", "H (q=K | k=K | v=G V | z=G V)", "H (b=G | a=G)"},
-      {"flat", "q=H K | k=H K | v=H G V | z=H G V", "b=H G | a=H G"},
-  };
-  std::vector<Operator::NamedVariant> all;
-  const auto add = [&](const Rows& rows, const Choice& choice, const std::string& label) {
-    const RowLayouts& layouts =
-        row_layouts({rows.qkvz, rows.ba, std::nullopt, std::nullopt}, choice.heads);
-    Operator::NamedVariant named;
-    named.label =
-        std::string(rows.name) + " HV" + std::to_string(choice.heads.H * choice.heads.G) + label;
-    named.kernel = kKernel;
-    named.variant = variant_of(choice, layouts);
-    named.shown = all.size() < 4;
-    named.block_threads = choice.stream ? kStreamThreads : kThreads;
-    if (choice.stream || choice.split > 1) {
-      named.only_for.assign(kWithClusters.begin(), kWithClusters.end());
-    }
-    all.push_back(std::move(named));
-  };
-  Choice choice;
-  choice.heads = {16, 3, 128, 128};
-  choice.norm = DType::bf16;
-  choice.vector = 4;
-  choice.lanes = 16;
-  choice.pairs = choice.channels_together = choice.outputs_together = true;
-  for (const Rows& rows : kRows) add(rows, choice, "");
-  Choice columns = choice;
-  columns.keys_are_last = false;
-  columns.rounds_as_transformers = true;
-  for (const Rows& rows : kRows) add(rows, columns, " [K,V] transformers");
-  Choice several = choice;
-  several.one_token = false;
-  for (const Rows& rows : kRows) add(rows, several, " tokens");
-  for (const std::int64_t groups : {1, 2, 4, 8}) {
-    Choice other = choice;
-    other.heads.G = groups;
-    for (const Rows& rows : kRows) add(rows, other, "");
-  }
-  Choice form = choice;
-  for (const std::int64_t split : {8, 4, 2}) {
-    form.split = split;
-    form.depth = 3;
-    add(kRows[1], form, " shared by " + std::to_string(split));
-  }
-  form = choice;
-  form.stream = true;
-  form.chunk_rows = 8;
-  for (const Rows& rows : kRows) add(rows, form, " stream");
-  Choice core = choice;
-  core.norm = std::nullopt;
-  add(kRows[1], core, " core");
-  core.state = DType::bf16;
-  core.vector = 8;
-  add(kRows[1], core, " core bf16 state");
-  return all;
 }
 
 }  // namespace truefuse::gdn_decode

@@ -141,16 +141,6 @@ void check_state(const Call& call, Problem& p) {
          (is_other ? " Is it \"" + std::string(p.keys_are_last ? "[HV,K,V]" : "[HV,V,K]") + "\"?"
                    : ""));
   }
-  std::int64_t wanted = 1;
-  for (std::size_t d = 3; d >= 1; --d) {
-    if (p.state->sizes[d] != 1 && p.state->strides[d] != wanted && p.slots != 0) {
-      fail("state is " + list(p.state->sizes) + " with strides " + list(p.state->strides) +
-           "; the " + number(p.value_heads() * rows * columns) +
-           " elements of a slot must lie one after the other (only the stride between slots is "
-           "free). It is written in place, so allocate it that way.");
-    }
-    wanted *= p.state->sizes[d];
-  }
 }
 
 void check_convolution(const Call& call, Problem& p) {

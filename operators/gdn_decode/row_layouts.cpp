@@ -3,7 +3,7 @@
 #include <string>
 
 #include <truefuse/core/error.h>
-#include <truefuse/layout/layout.h>
+#include <truefuse/layout/named.h>
 #include <truefuse/operators/gdn_decode/row_layouts.h>
 
 namespace truefuse::gdn_decode {
@@ -11,14 +11,14 @@ namespace {
 
 constexpr std::string_view kName = "gdn_decode: ";
 
-layout::Sizes named(const HeadSizes& sizes) {
+layout::Sizes named_sizes(const HeadSizes& sizes) {
   return {
       {"H", sizes.H}, {"G", sizes.G}, {"HV", sizes.H * sizes.G}, {"K", sizes.K}, {"V", sizes.V}};
 }
 
 layout::Bound bound(RowTensor tensor, std::string_view text, const HeadSizes& sizes) {
   try {
-    return layout::Layout::parse(text).bind(named(sizes));
+    return layout::named_or_parsed(text).bind(named_sizes(sizes));
   } catch (const Error& error) {
     throw Error(std::string(kName) + std::string(name_of(tensor)) + "_layout: " + error.what());
   }

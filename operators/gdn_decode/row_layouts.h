@@ -39,10 +39,10 @@ struct HeadSizes {
 /// The layouts of a call's row tensors; nothing for a tensor that is not given.
 using LayoutTexts = std::array<std::optional<std::string_view>, kRowTensors>;
 
-/// Parses and binds layouts (see truefuse/layout/layout.h) that name the segments q, k, v, b, a and
-/// maybe z, each once, with axes H, G (or HV, which is H G), K and V. The result is remembered: the
-/// next call with the same texts and sizes is a look-up without an allocation. Throws Error naming
-/// the argument and what is missing or too much.
+/// Parses and binds layouts, written out or by name (see truefuse/layout/named.h), that have the
+/// segments q, k, v, b, a and maybe z, each once, with axes H, G (or HV, which is H G), K and V.
+/// The result is remembered: the next call with the same texts and sizes is a look-up without an
+/// allocation. Throws Error naming the argument and what is missing or too much.
 const RowLayouts& row_layouts(const LayoutTexts& texts, const HeadSizes& sizes);
 
 /// Sentences for a row of `found` columns that `text` does not describe: what it has with these

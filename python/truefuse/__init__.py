@@ -17,13 +17,15 @@ from truefuse._ops import (
     swiglu_packed,
     swish,
 )
-from truefuse._runtime import prepare
+from truefuse._runtime import cache_statistics, prepare
+from truefuse._vmap import register_all, register_vmap
 from truefuse.describe import load
 from truefuse.layouts import layout
 
 __all__ = [
     "__version__",
     "bias_gelu",
+    "cache_statistics",
     "gdn_decode",
     "geglu",
     "geglu_packed",
@@ -31,8 +33,10 @@ __all__ = [
     "load",
     "nn",
     "prepare",
+    "register_vmap",
     "swiglu",
     "swiglu_packed",
     "swish",
 ]
 __version__ = _native.version()
+register_all()

@@ -75,6 +75,8 @@ _compile = _declare(
 _cache = _declare("truefuse_cache")
 _cache_why = _declare("truefuse_cache_why", ctypes.c_char_p)
 _cache_clear = _declare("truefuse_cache_clear")
+_cache_costs = _declare("truefuse_cache_costs")
+_statistics = _declare("truefuse_statistics")
 _devices = _declare("truefuse_devices")
 _prepare = _declare("truefuse_prepare", ctypes.c_char_p, ctypes.c_int)
 _cpu = _declare("truefuse_torch_cpu")
@@ -157,6 +159,16 @@ def cache_why(operator: str) -> list[dict[str, Any]]:
 def cache_clear() -> int:
     """Removes all entries; returns how many there were."""
     return _answer(_cache_clear())["removed"]
+
+
+def cache_costs() -> dict[str, Any]:
+    """What each valid entry cost to compile, and costs to look up now, in seconds."""
+    return _answer(_cache_costs())
+
+
+def statistics() -> dict[str, dict[str, float]]:
+    """What compiling, looking up and loading kernels has cost this process."""
+    return _answer(_statistics())
 
 
 def devices() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Compiling ahead of the first call."""
+"""Compiling ahead of the first call, and what compiling has cost."""
 
 from __future__ import annotations
 
@@ -21,3 +21,15 @@ def prepare(operator: str, device: torch.device | str | int | None = None) -> No
         )
     index = torch.cuda.current_device() if chosen.index is None else chosen.index
     _native.prepare(operator, index)
+
+
+def cache_statistics() -> dict[str, dict[str, float]]:
+    """Where this process had its kernels from, and what that cost:
+
+    - ``compiled`` (cold), ``disk`` (from the cache; waiting for a process that was compiling the same
+      kernel included), ``bundle``, ``failed`` (the compiler ended with an error) and ``loaded`` (handed
+      to the driver), each with ``count``, ``seconds`` together and ``most_seconds``, the dearest one;
+    - ``warm``: how many ``kernels`` are loaded, and the ``lookup_seconds`` in which a call finds one,
+      measured now. Calls that find theirs loaded are not counted, which would cost each of them time.
+    """
+    return _native.statistics()

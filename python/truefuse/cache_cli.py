@@ -1,9 +1,11 @@
-"""Commands of the cache: verify, pack, unpack."""
+"""Commands of the cache: stats, verify, pack, unpack."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import statistics
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +19,32 @@ def _declared(name: str, *types: Any) -> Any:
 
     function = _native._declare(name, *types)
     return lambda *arguments: _native._answer(function(*arguments))
+
+
+def _spread(seconds: list[float]) -> str:
+    least, middle, most = min(seconds), statistics.median(seconds), max(seconds)
+    return f"{1e3 * middle:.3g} ms each ({1e3 * least:.3g} … {1e3 * most:.3g})"
+
+
+def stats(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """What the entries cost to compile, and what it costs now to look them up."""
+    from truefuse import _native
+    from truefuse.terminal import Screen
+
+    found = _native.cache_costs()
+    if as_json:
+        print(json.dumps(found))
+        return
+    cold, disk = found["compile_seconds"], found["read_seconds"]
+    screen = Screen()
+    screen.line(
+        f"{found['directory'] or 'no folder: memory only'} · {len(cold)} kernels · "
+        f"{found['bytes'] / 2**20:.1f} MiB"
+    )
+    if cold:
+        screen.line(f"cold  {_spread(cold)}, {sum(cold):.3g} s together, when they were compiled")
+        screen.line(f"disk  {_spread(disk)}, {sum(disk):.3g} s together, looked up now")
+    screen.line("What a process counts, and its warm look-ups: truefuse.cache_statistics() in it.")
 
 
 def verify(
@@ -71,7 +99,7 @@ def register(app: typer.Typer, refuse: Any) -> None:
     """Adds the commands to `truefuse cache`; what the library refuses is a usage error."""
     import functools
 
-    for function in (verify, pack, unpack):
+    for function in (stats, verify, pack, unpack):
 
         def guarded(*args: Any, _function: Any = function, **kwargs: Any) -> None:
             try:

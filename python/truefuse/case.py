@@ -9,13 +9,18 @@ from __future__ import annotations
 import importlib.util
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from truefuse.layouts import BoundLayout
 
 Inputs = dict[str, Any]  # tensors (or None) by argument name, in the order of the call
 Outputs = Tensor | tuple[Tensor, ...]
@@ -63,7 +68,8 @@ class Case:
     kinds: Sequence[str] = ("normal",)
     gradients: tuple[str, ...] = ()  # names of the inputs that can be differentiated
     mutates: tuple[str, ...] = ()  # names of the inputs that are changed in place
-    layouts: Mapping[str, str] = field(default_factory=dict)  # input -> its layout, in the language
+    # Input -> who its elements are (truefuse.layout("...").bind(...)): drawn in the report.
+    layouts: Mapping[str, BoundLayout] = field(default_factory=dict)
     # Kinds whose inputs leave no rounding before the function itself: here the candidate may be no
     # worse than eager in any binade (or 2 ulp where eager does better).
     strict_kinds: Sequence[str] = ()
@@ -97,10 +103,16 @@ class Case:
     timing_mode: Mode | None = None  # None: the first of `modes`
     # Why a baseline makes copies that could be left out: for instance that the model makes them.
     baseline_copies: str = ""
+    # (inputs, mode) -> multiplications and additions that no way to compute the results can do without,
+    # where that is more than memory shows: 2 m n k of a matrix product.
+    operations: Callable[[Inputs, Mode], float] | None = None
     drift_steps: int = 256  # calls in a row, each on the state that the last one left
 
     # The operator's name in torch.ops, for its contract, its compiled kernels and its error texts.
     operator: str | None = None
+    # Whether the operator's shipped variants are those that the sizes here ask for: then the simulator
+    # compiles them ahead, on all cores.
+    uses_shipped_variants: bool = True
     # A contract in its JSON form, for a candidate that is not a registered operator.
     contract: dict[str, Any] | None = None
 
@@ -203,6 +215,19 @@ def _of_folder(folder: Path) -> Case:
     if found.operator is None:
         object.__setattr__(found, "operator", described.name)
     return found
+
+
+def beside(file: str, name: str) -> ModuleType:
+    """The module in the Python file `name` beside `file`, for a case in several files; loaded once."""
+    path = Path(file).resolve().with_name(f"{name}.py")
+    known = f"_truefuse_{path.parent.name}_{name}"
+    if known not in sys.modules:
+        spec = importlib.util.spec_from_file_location(known, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[known] = module  # dataclasses look their module up
+        spec.loader.exec_module(module)
+    return sys.modules[known]
 
 
 def _from_file(path: Path) -> Case:

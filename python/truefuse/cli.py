@@ -1,4 +1,4 @@
-"""The command line: check, debug, compare, compile, cache, layout, doctor, ops; others join from modules
+"""The command line: check, debug, compare, compile, cache, doctor, ops; others join from modules
 of their own."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import torch
 import typer
 
-from truefuse import cache_cli, new_cli, simulate_cli
+from truefuse import cache_cli, new_cli, simulate_cli, tuning_cli
 from truefuse.ab.cli import app as ab_app
 from truefuse.layout_cli import app as layout_app
 from truefuse.probe_cli import probe
@@ -417,6 +417,7 @@ def _observers(screen: Any, quiet: bool) -> tuple[Any, Any]:
 cache_cli.register(cache_app, refuse)
 simulate_cli.register(app, refuse)
 new_cli.register(app, refuse)
+tuning_cli.register(app, refuse)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from truefuse import _native, simulate
+from truefuse._vmap import register_vmap
 
 DESCRIPTION = "description.txt"
 CASE = "case.py"
@@ -194,7 +196,8 @@ def _module_of(folder: Path) -> ModuleType | None:
     path = folder / CASE
     if not path.is_file():
         return None
-    module = ModuleType(f"_truefuse_case_{folder.name}")
+    module = ModuleType(f"_truefuse_case_of_{path}")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
     module.__file__ = str(path)
     try:
         # Not as an import, which writes a file of bytecode beside the source.
@@ -220,6 +223,8 @@ def _finish(described: Described) -> None:
     namespace, name = described.name.split("::")
     described.overload = getattr(getattr(torch.ops, namespace), name).default
     _loaded[described.name] = described
+    if not any(a.get("mutated") for a in described.facts["contract"]["arguments"]):
+        register_vmap(described.name)
     if described.facts["cpu"]:
         _implement(described.name, "CPU", lambda *a, **k: _on_cpu(described, a, k))
 

@@ -75,7 +75,7 @@ def negatives(
         if argument["kind"] == "tensor":
             if isinstance(inputs.get(name), Tensor):
                 found += _tensor(argument, inputs, mode, device, bound)
-        elif name in mode:
+        elif mode.get(name, inputs.get(name)) is not None:
             found += _scalar(argument, inputs, mode)
         if not argument["optional"]:
             found += _missing(name, inputs, mode)
@@ -163,7 +163,8 @@ def _scalar(argument: dict[str, Any], inputs: Inputs, mode: Mode) -> Iterator[Ne
     if kind == "string":
         values = tuple(argument["values"])
         yield broken("unknown", "fast", values)
-        yield broken("in capitals", values[0].upper(), values)
+        if values[0].upper() not in values:
+            yield broken("in capitals", values[0].upper(), values)
     limits = argument if kind == "int" else argument.get("range")
     if kind in ("int", "float") and limits:
         for rule, limit, step in (("low", limits["low"], -1), ("high", limits["high"], 1)):

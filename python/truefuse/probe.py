@@ -1,26 +1,30 @@
 """Which layout a kernel really uses, found out by asking it.
 
-The kernel is called with one element of an argument changed, for every element, many to a batch. What
+Elements that an output position follows alone are found in a few calls (see probe_marks), and so the
+others, one by one: the kernel is called with one element of an argument changed, many to a batch, and what
 then changes is compared with what changes in a reference if one logical element is changed. All other
 elements of the argument are equal, so that nothing has to be known about their order. Elements that the
-reference itself cannot tell apart stay unknown.
+reference itself cannot tell apart stay unknown. What was found is held against random rows at last.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from truefuse import probe_marks
 from truefuse.layout_describe import describe
 from truefuse.layouts import BoundLayout
 
 Tensors = Mapping[str, Tensor]
 #: More numbers than this many, drawn at random, tell two responses apart.
 FINGERPRINT = 24
+#: Up to this many elements are asked about one by one if what copies show is not the whole of it.
+FEW = 2048
 UNREAD = -1
 UNKNOWN = -2
 
@@ -70,24 +74,24 @@ class Finding:
         str | None
     )  #: The layout, in the language; None if it is not known whole or is no layout.
     alternative: str | None = None  #: The alternative reference that the kernel was held against.
+    #: What the kernel computes otherwise, though every element comes from where it says.
+    otherwise: str | None = None
 
     @property
     def agrees(self) -> bool | None:
         """None: not known, because elements could not be told apart."""
-        if self.alternative:
+        if self.alternative or self.otherwise:
             return False
         where = torch.arange(len(self.elements))
         held = _held(self.declared)
         wrong = (self.elements != where) & (self.elements != UNKNOWN) & held
         impossible = any(i not in fits and held[i] for i, fits in self.candidates.items())
-        if bool(wrong.any()) or impossible or bool((~held & (self.elements >= 0)).any()):
+        if bool(wrong.any()) or impossible or bool((~held & (self.elements != UNREAD)).any()):
             return False
         return None if bool(((self.elements == UNKNOWN) & held).any()) else True
 
     def who(self, element: int) -> str:
-        found = self.declared.element_at(element)
-        indices = ",".join(map(str, found.index))
-        return f"{found.segment}[{indices}]" if found.index else found.segment
+        return who(self.declared, element)
 
     def first_disagreement(self) -> str | None:
         held = _held(self.declared)
@@ -95,7 +99,7 @@ class Finding:
             declared = self.who(offset) if held[offset] else "padding"
             if element == UNKNOWN:
                 fits = self.candidates[offset]
-                if offset not in fits and held[offset]:
+                if offset not in fits:
                     names = ", ".join(map(self.who, fits[:4]))
                     read = f"as one of {names}" if fits else "in a way that is no single element's"
                     return f"offset {offset}: declared {declared}, read {read}"
@@ -125,10 +129,12 @@ class Finding:
             lines.append(f"found     {self.argument}: an order that no layout of the language has")
         if self.alternative:
             lines.append(f"✗ the kernel fits only with: {self.alternative}")
+        if self.otherwise:
+            lines.append(f"✗ {self.otherwise}")
         first = self.first_disagreement()
         if first:
             lines.append(f"✗ {first}")
-        elif self.alternative:
+        elif self.alternative or self.otherwise:
             pass
         elif unknown:
             lines.append(
@@ -139,21 +145,105 @@ class Finding:
         return lines
 
 
+def who(declared: BoundLayout, element: int) -> str:
+    """ "q[1,0]": the element at an offset."""
+    found = declared.element_at(element)
+    indices = ",".join(map(str, found.index))
+    return f"{found.segment}[{indices}]" if found.index else found.segment
+
+
 def run(probe: Probe) -> Finding:
     """Asks the kernel about every offset and the reference about every element."""
+    finding = _from_marks(probe)
+    if finding is None:
+        return _one_by_one(probe)
+    is_whole = not finding.otherwise and all(finding.candidates.values())
+    return finding if is_whole or probe.declared.size > FEW else _one_by_one(probe)
+
+
+def _kernel(probe: Probe) -> Callable[[Tensor], Tensors]:
+    return lambda rows: probe.kernel(rows.to(probe.device, probe.dtype))
+
+
+def _from_marks(probe: Probe) -> Finding | None:
+    """What copies show, and responses for the rest; None if there are no copies."""
+    size = probe.declared.size
+    held = _held(probe.declared).nonzero().flatten()
+    settings = {"base": probe.base, "step": probe.step, "batch": probe.batch}
+    elements = torch.full((size,), UNKNOWN)
+    offsets, wanted = torch.arange(size), held
+    while len(offsets):
+        ours, moves = probe_marks.spelled(_kernel(probe), size, offsets, **settings)
+        if not moves:
+            elements[offsets] = UNREAD
+            break
+        if not len(wanted):
+            wanted = held  # Read a second time, perhaps.
+            break
+        theirs, _ = probe_marks.spelled(_unpacked(probe, probe.reference), size, wanted, **settings)
+        pairs = probe_marks.paired(ours, theirs)
+        if not pairs:
+            break
+        elements[list(pairs)] = torch.tensor(list(pairs.values()))
+        offsets = (elements == UNKNOWN).nonzero().flatten()
+        wanted = wanted[~torch.isin(wanted, elements)]
+    if not bool((elements >= 0).any()):
+        return None
+    candidates: dict[int, list[int]] = {}
+    if bool((elements == UNKNOWN).any()):
+        project = _Projection()
+        asked = _responses(probe, _kernel(probe), offsets, project)
+        known = _responses(probe, _unpacked(probe, probe.reference), wanted, project)
+        rest, fits = _match(asked, known, wanted, probe.tolerance)
+        elements[offsets] = rest
+        candidates = {int(offsets[i]): which for i, which in fits.items()}
+    found = None if candidates else describe(elements, probe.declared)
+    finding = Finding(probe.argument, probe.declared, elements, candidates, found)
+    return finding if candidates else _confirmed(probe, finding)
+
+
+def _confirmed(probe: Probe, finding: Finding) -> Finding:
+    """On random rows: the same outputs as the reference's, an alternative's, or nobody's."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (probe.batch, probe.declared.size)
+    rows = torch.randn(shape, generator=generator, dtype=torch.float64).to(probe.dtype)
+    outputs = _kernel(probe)(rows)
+    logical = torch.full(shape, probe.base, dtype=torch.float64)
+    read = finding.elements >= 0
+    logical[:, finding.elements[read]] = rows[:, read].double()
+
+    def farthest(reference: Callable[[Tensors], Tensors]) -> tuple[float, str]:
+        wanted = _unpacked(probe, reference)(logical)
+        return max((_relative(outputs[name], wanted[name]), name) for name in sorted(outputs))
+
+    distance, name = farthest(probe.reference)
+    if distance <= probe.tolerance:
+        return finding
+    for alternative, reference in probe.alternatives.items():
+        if farthest(reference)[0] <= probe.tolerance:
+            return replace(finding, alternative=alternative)
+    text = f"every element is where it says, and yet '{name}' is something else, by {distance:.2g}"
+    return replace(finding, otherwise=f"{text} of its size, on random rows")
+
+
+def _relative(output: Tensor, wanted: Tensor) -> float:
+    wanted = wanted.flatten(1).double().cpu()
+    difference = output.detach().cpu().flatten(1).double() - wanted
+    distance = float(difference.norm() / wanted.norm().clamp(min=1e-30))
+    return distance if math.isfinite(distance) else math.inf
+
+
+def _unpacked(probe: Probe, reference: Callable[[Tensors], Tensors]) -> Callable[[Tensor], Tensors]:
+    return lambda rows: reference(_logical(rows, probe.declared))
+
+
+def _one_by_one(probe: Probe) -> Finding:
     held = _held(probe.declared).nonzero().flatten()
     project = _Projection()
-
-    def kernel(rows: Tensor) -> Tensors:
-        return probe.kernel(rows.to(probe.device, probe.dtype))
-
-    asked = _responses(probe, kernel, torch.arange(probe.declared.size), project)
+    asked = _responses(probe, _kernel(probe), torch.arange(probe.declared.size), project)
 
     def against(reference: Callable[[Tensors], Tensors], name: str | None) -> Finding:
-        def unpacked(rows: Tensor) -> Tensors:
-            return reference(_logical(rows, probe.declared))
-
-        known = _responses(probe, unpacked, held, project)
+        known = _responses(probe, _unpacked(probe, reference), held, project)
         elements, candidates = _match(asked, known, held, probe.tolerance)
         found = None if candidates else describe(elements, probe.declared)
         return Finding(probe.argument, probe.declared, elements, candidates, found, name)
@@ -179,11 +269,7 @@ class _Projection:
             shape = (flat.shape[1], FINGERPRINT)
             matrix = torch.randn(shape, generator=generator, dtype=torch.float64)
             self.matrices[name] = matrix / math.sqrt(FINGERPRINT)
-        if flat.shape[1] != len(self.matrices[name]):
-            raise RuntimeError(
-                f"probe: {name} has {flat.shape[1]} elements per row here and "
-                f"{len(self.matrices[name])} in the kernel; the reference must return the same outputs"
-            )
+        probe_marks.require_same(name, len(self.matrices[name]), flat.shape[1])
         return flat @ self.matrices[name]
 
 

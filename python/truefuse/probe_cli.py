@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -13,31 +15,82 @@ from truefuse.layout_cli import refuse
 
 
 def probe(
-    case: Annotated[Path, typer.Argument(help="A file that defines `probes`, a list of Probe.")],
+    case: Annotated[
+        str,
+        typer.Argument(
+            help="A built-in operator, or a file that defines `probes`, a list of Probe."
+        ),
+    ],
+    producer: Annotated[
+        bool,
+        typer.Option(
+            help="Follow marked weights to the columns that the file's `producers` write, and compare "
+            "them with what the kernel reads."
+        ),
+    ] = False,
+    device: Annotated[
+        str, typer.Option(help="Where to ask, such as cuda; else where the file says.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Find out which layout a kernel really uses. Exit: 0 as declared, 1 another, 3 not known."""
     from truefuse import probe as probing
-    from truefuse.terminal import Screen
 
-    findings = [probing.run(asked) for asked in _load(case)]
+    module = _load(case)
+    probes = _list(module, case, "probes", probing.Probe, required=not producer)
+    findings = [probing.run(replace(p, device=device or p.device)) for p in probes]
+    reports = [(finding.agrees, finding.lines(), _data(finding)) for finding in findings]
+    if producer:
+        reports += _followed(module, case, device, {f.argument: f for f in findings})
     if as_json:
-        print(json.dumps([_data(finding) for finding in findings], indent=1))
+        print(json.dumps([data for _, _, data in reports], indent=1))
     else:
-        screen = Screen()
-        for finding in findings:
-            for line in finding.lines():
-                style = {"✗": "bold red", "✓": "green", "?": "bold yellow"}.get(line[0], "")
-                screen.line(line, style)
-    agrees = [finding.agrees for finding in findings]
+        _show([line for _, lines, _ in reports for line in lines])
+    agrees = [one for one, _, _ in reports]
     raise typer.Exit(1 if False in agrees else 3 if None in agrees else 0)
 
 
-def _load(path: Path) -> list[Any]:
-    from truefuse.probe import Probe
+def _followed(
+    module: ModuleType, case: str, device: str, consumers: dict[str, Any]
+) -> list[tuple[bool | None, list[str], dict[str, Any]]]:
+    from truefuse import probe_producer
 
-    if path.suffix != ".py" or not path.is_file():
-        refuse(f"{path} is no Python file. Name one that defines `probes`, a list of Probe.")
+    reports = []
+    for one in _list(module, case, "producers", probe_producer.Producer):
+        produced = probe_producer.follow(replace(one, device=device or one.device))
+        agrees, lines = produced.against(consumers.get(one.argument))
+        data = {
+            "argument": one.argument,
+            "declared": one.declared.text,
+            "written": produced.found,
+            "agrees": agrees,
+            "first_disagreement": lines[-1].removeprefix("✗ ") if agrees is False else None,
+        }
+        reports.append((agrees, lines, data))
+    return reports
+
+
+def _show(lines: list[str]) -> None:
+    from truefuse.terminal import Screen
+
+    screen = Screen()
+    for line in lines:
+        screen.line(line, {"✗": "bold red", "✓": "green", "?": "bold yellow"}.get(line[0], ""))
+
+
+def _load(name_or_path: str) -> ModuleType:
+    from truefuse.case import builtin_directory
+
+    path = Path(name_or_path)
+    if path.suffix != ".py":
+        path = builtin_directory() / path.name / "probes.py"
+    if not path.is_file():
+        names = ", ".join(sorted(p.parent.name for p in builtin_directory().glob("*/probes.py")))
+        refuse(
+            f"{name_or_path} is no Python file, and no operator that has probes. Operators: "
+            f"{names or 'none in this installation'}; or name a file that defines `probes`, a list of "
+            "Probe."
+        )
     spec = importlib.util.spec_from_file_location(f"truefuse_probe_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -45,10 +98,18 @@ def _load(path: Path) -> list[Any]:
         spec.loader.exec_module(module)
     except Exception as error:
         refuse(f"{path} cannot be loaded: {type(error).__name__}: {error}")
-    probes = getattr(module, "probes", None)
-    if not isinstance(probes, list) or not all(isinstance(p, Probe) for p in probes) or not probes:
-        refuse(f"{path} defines no `probes`; it must be a list of truefuse.probe.Probe.")
-    return probes
+    return module
+
+
+def _list(module: ModuleType, case: str, name: str, kind: type, required: bool = True) -> list[Any]:
+    found = getattr(module, name, None if required else [])
+    if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
+        found = None
+    if found is None or (required and not found):
+        refuse(
+            f"{case} defines no `{name}`; it must be a list of {kind.__module__}.{kind.__name__}."
+        )
+    return found
 
 
 def _data(finding: Any) -> dict[str, Any]:
@@ -57,6 +118,7 @@ def _data(finding: Any) -> dict[str, Any]:
         "declared": finding.declared.text,
         "found": finding.found,
         "alternative": finding.alternative,
+        "otherwise": finding.otherwise,
         "agrees": finding.agrees,
         "first_disagreement": finding.first_disagreement(),
         "unknown": {str(offset): fits for offset, fits in finding.candidates.items()},

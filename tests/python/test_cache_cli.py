@@ -1,7 +1,8 @@
-"""truefuse cache verify, pack, unpack: from one process to another."""
+"""truefuse cache stats, verify, pack, unpack: from one process to another."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -43,6 +44,11 @@ def test_a_bundle_serves_where_nothing_may_be_compiled(tmp_path):
     assert unpacked.returncode == 0 and f"{variants} kernels in" in unpacked.stdout
     assert truefuse("cache", "verify", **elsewhere).returncode == 0
 
+    costs = json.loads(truefuse("cache", "stats", "--json", **elsewhere).stdout)
+    assert len(costs["compile_seconds"]) == len(costs["read_seconds"]) == variants
+    assert min(costs["compile_seconds"]) > 0 and min(costs["read_seconds"]) > 0
+    assert f"{variants} kernels" in truefuse("cache", "stats", **elsewhere).stdout
+
     damaged = sorted((tmp_path / "cache").glob("*.tfk"))[0]
     damaged.write_bytes(damaged.read_bytes()[:-1])
     found = truefuse("cache", "verify", **elsewhere)
@@ -59,3 +65,27 @@ def test_what_cannot_be_packed_or_unpacked_is_said(tmp_path):
     assert found.returncode == 2 and "PATH#SHA256" in found.stderr
     found = truefuse("cache", "unpack", f"{bundle}#{'0' * 64}")
     assert found.returncode == 2 and "cannot be read" in found.stderr
+
+
+def test_a_process_counts_where_its_kernels_came_from(tmp_path):
+    if refusal := _native.refusal("gfx906"):
+        pytest.skip(refusal)
+    script = """
+import json, truefuse
+from truefuse import _native
+label = _native.operators()[0]["variants"][0]["label"]
+for _ in range(3):
+    assert _native.compile(_native.operators()[0]["name"], "gfx906", label)["ok"]
+print(json.dumps(truefuse.cache_statistics()))
+"""
+    environment = {**os.environ, "TRUEFUSE_CACHE_DIR": str(tmp_path)}
+    for compiled, disk in ((1, 2), (0, 3)):
+        run = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, env=environment
+        )
+        assert run.returncode == 0, run.stderr
+        found = json.loads(run.stdout)
+        assert (found["compiled"]["count"], found["disk"]["count"]) == (compiled, disk)
+        assert found["failed"]["count"] == found["loaded"]["count"] == found["bundle"]["count"] == 0
+        assert found["warm"] == {"kernels": 0, "lookup_seconds": 0}
+        assert found["disk"]["seconds"] >= found["disk"]["most_seconds"] > 0

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from truefuse import derivatives, gates
 from truefuse.case import Case
-from truefuse.context import Context
+from truefuse.context import HALF_TYPES, Context
 from truefuse.gates import gradients as gate
 from truefuse.verdict import Status
 
@@ -40,7 +40,7 @@ def sizes(sent, x, bias, *, approximate):
 
 def precise(x, bias, *, approximate):
     """Float32 arithmetic, rounded once, differentiable twice."""
-    wide = x.float() + bias.float() if x.dtype in derivatives.HALF_TYPES else x + bias
+    wide = x.float() + bias.float() if x.dtype in HALF_TYPES else x + bias
     return F.gelu(wide, approximate=approximate).to(x.dtype)
 
 

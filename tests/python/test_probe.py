@@ -177,6 +177,32 @@ def test_padding_is_what_nobody_reads():
     assert probe.run(unread).first_disagreement() == "offset 6: declared up[0], not read at all"
 
 
+@pytest.mark.parametrize("copies", [True, False])
+def test_padding_that_is_read_is_a_disagreement(copies):
+    """With `copies` everything else is found from marks alone."""
+
+    def kernel(rows):
+        gate, up = rows[:, 0:4], rows[:, 6:10]
+        told = {"gate": gate, "up": up} if copies else {}
+        return {"out": swiglu(gate, up)["out"] + rows[:, 4:5] / 2, **told}
+
+    def wanted(tensors):
+        return {**swiglu(**tensors), **(tensors if copies else {})}
+
+    found = probe.run(probe.Probe("x", bound("gate=D | _=2 | up=D", D=4), kernel, wanted))
+    assert found.agrees is False
+    assert found.first_disagreement().startswith("offset 4: declared padding, read ")
+
+
+def test_marks_of_a_sum_are_nobodys():
+    def call(rows):
+        return {"sum": rows[:, :2] + rows[:, 2:], "copy": rows[:, [3, 0]]}
+
+    followed, moves = probe.probe_marks.spelled(call, 4, torch.arange(4), 0.25, 1.0, 3)
+    assert followed["sum"].tolist() == [probe.probe_marks.NOBODY] * 2
+    assert followed["copy"].tolist() == [3, 0] and moves
+
+
 def test_outputs_that_do_not_correspond_are_refused():
     with pytest.raises(RuntimeError, match="same outputs"):
         probe.run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 import torch
@@ -16,7 +15,6 @@ from truefuse import case as cases
 from truefuse import lanes, simulate, simulate_check, simulate_dialect, simulate_orders
 from truefuse.cli import app
 
-ALWAYS = ("bias_gelu",)
 BIAS_GELU = torch.ops.truefuse.bias_gelu
 KERNEL = """#include "truefuse/device.h"
 TF_KERNEL(64) void scale(const float* x, float* y, float factor, int count) {
@@ -96,8 +94,6 @@ def test_the_orders_gate_knows_a_race_from_none():
 @pytest.mark.parametrize("arch", simulate.ARCHS)
 @pytest.mark.parametrize("name", cases.builtin_names())
 def test_every_operator_passes_over_its_edge_sizes(name, arch, tmp_path):
-    if name not in ALWAYS and os.environ.get("TRUEFUSE_FULL") != "1":
-        pytest.skip(f"minutes for each operator; TRUEFUSE_FULL=1 takes all, else {ALWAYS}")
     """In every order, without an unordered access, under the sanitizers; never a figure of speed."""
     gates = ["--gate", "edges", "--gate", "orders", "--gate", "outputs"]
     output = ["--output", str(tmp_path), "--json"]

@@ -58,12 +58,20 @@ def run(
         str, typer.Option(help="With --model: float32, bfloat16, float16.")
     ] = "float32",
     requests: Annotated[int, typer.Option(min=1, help="With --model.")] = 10,
-    tokens: Annotated[int, typer.Option(min=1, help="With --model: of each request.")] = 256,
+    tokens: Annotated[int, typer.Option(min=1, help="With --model: of each request.")] = 64,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="With --model: of PyTorch on the CPU. Default: one for tiny-NAME."
+        ),
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, help="With --model: copies decoded together.")] = 1,
     mode: Annotated[
         Mode, typer.Option(help="free, or forced: the same tokens on both sides.")
     ] = Mode.free,
-    rounds: Annotated[int, typer.Option(min=1, help="Of A B B A.")] = 5,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Of A B B A; 0: output is judged, and nothing timed.")
+    ] = 5,
     seed: Annotated[int, typer.Option(help="Of requests and intervals.")] = 20260716,
     output: Output = Path("ab.json"),
     as_json: AsJson = False,
@@ -90,6 +98,7 @@ def run(
                 tokens=tokens,
                 seed=seed,
                 batch=batch,
+                threads=threads,
                 progress=live.progress,
             )
     except experiment.ExperimentError as error:
@@ -167,7 +176,7 @@ def record(
     except (recording.BadRecording, ValueError, OSError) as error:
         refuse(str(error))
     except Down as error:
-        Screen(sys.stderr).line(f"truefuse: {error}; what was answered until then is in {output}")
+        Screen(sys.stderr).line(f"truefuse: {error}")
         raise typer.Exit(3) from error
     live.progress("")
     answers = [entry for one in found.passes for entry in one]

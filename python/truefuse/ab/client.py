@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from truefuse.ab.trajectory import Output
@@ -16,6 +16,8 @@ from truefuse.ab.trajectory import Output
 MOST_BYTES = 64 << 20  # of one answer
 SHOWN = 200  # characters of an answer that cannot be read
 CHUNK = 1 << 16
+JSON = {dict: "object", list: "array", str: "string", int: "whole number"}
+T = TypeVar("T")
 
 
 class Down(Exception):
@@ -51,27 +53,39 @@ class Answer:
         """Takes a whole answer or a piece of one; True if it brought text, reasoning or a call."""
         if data.get("error"):
             raise BadAnswer(f"the server says: {_short(json.dumps(data['error']))}")
-        usage = data.get("usage") or {}
-        self.count = usage.get("completion_tokens", self.count)
-        choices = data.get("choices")
-        if choices is None:
+        if data.get("choices") is None:
             raise BadAnswer(f"no choices in the answer: {_short(json.dumps(data))}")
+        usage = _of(data, "usage", dict) or {}
+        self.count = _of(usage, "completion_tokens", int) or self.count
+        choices = _of(data, "choices", list)
         if not choices:
             return False
-        choice = choices[0]
-        self.stop = choice.get("finish_reason") or self.stop
-        if choice.get("token_ids") is not None:
-            self.tokens = [*(self.tokens or []), *choice["token_ids"]]
-        part = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
-        reasoning = part.get("reasoning_content") or part.get("reasoning")
-        calls = part.get("tool_calls") or []
-        self.text.append(part.get("content") or "")
+        choice = _of({"choices[0]": choices[0]}, "choices[0]", dict) or {}
+        self.stop = _of(choice, "finish_reason", str) or self.stop
+        tokens = _of(choice, "token_ids", list)
+        part = _of(choice, "delta", dict) or _of(choice, "message", dict)
+        part = part or {"content": choice.get("text")}
+        text = _of(part, "content", str)
+        reasoning = _of(part, "reasoning_content", str) or _of(part, "reasoning", str)
+        calls = _of(part, "tool_calls", list) or []
+        if tokens is not None:
+            if not all(type(token) is int for token in tokens):
+                raise BadAnswer(f"token_ids are no whole numbers: {_short(json.dumps(tokens))}")
+            self.tokens = [*(self.tokens or []), *tokens]
+        self.text.append(text or "")
         self.reasoning.append(reasoning or "")
         for position, call in enumerate(calls):
-            kept = self.tools.setdefault(call.get("index", position), {"name": "", "arguments": ""})
-            for key in kept:
-                kept[key] += (call.get("function") or {}).get(key) or ""
-        return bool(part.get("content") or reasoning or calls)
+            self._call(position, _of({"tool_calls": call}, "tool_calls", dict) or {})
+        return bool(text or reasoning or calls)
+
+    def _call(self, position: int, call: dict[str, Any]) -> None:
+        index = _of(call, "index", int)
+        function = _of(call, "function", dict) or {}
+        kept = self.tools.setdefault(
+            position if index is None else index, {"name": "", "arguments": ""}
+        )
+        for key in kept:
+            kept[key] += _of(function, key, str) or ""
 
     def output(self, error: str | None = None) -> Output:
         text, reasoning = "".join(self.text), "".join(self.reasoning)
@@ -99,12 +113,12 @@ class Endpoint:
         """What the server says about itself: its model, and version where it has such a page. Raises
         Down."""
         found = {}
-        models = self._get("/v1/models")
-        if isinstance(models, dict) and models.get("data"):
-            found["model"] = str(models["data"][0].get("id"))
-        version = self._get("/version")
-        if isinstance(version, dict) and version.get("version"):
-            found["version"] = str(version["version"])
+        match self._get("/v1/models"):
+            case {"data": [{"id": str(model)}, *_]}:
+                found["model"] = model
+        match self._get("/version"):
+            case {"version": str(version)}:
+                found["version"] = version
         return found
 
     def complete(self, body: dict[str, Any]) -> Served:
@@ -160,7 +174,7 @@ class Endpoint:
             connection.request("GET", self.base + path)
             response = connection.getresponse()
             return json.loads(response.read(MOST_BYTES)) if response.status == 200 else None
-        except (OSError, HTTPException, ValueError):
+        except (OSError, HTTPException, ValueError, RecursionError):
             return None  # A server need not have the page.
         finally:
             connection.close()
@@ -214,11 +228,19 @@ def _events(
 def _json(data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise BadAnswer(f"no JSON object: {_short(data.decode('utf-8', 'replace'))}")
     return found
+
+
+def _of(data: dict[str, Any], key: str, kind: type[T]) -> T | None:
+    """data[key], which may be missing or null, but nothing else than such a value."""
+    value = data.get(key)
+    if value is None or type(value) is kind:
+        return value
+    raise BadAnswer(f"{key} in the answer is {_short(json.dumps(value))}, no {JSON[kind]}")
 
 
 def _short(text: str) -> str:

@@ -61,7 +61,8 @@ def run(
 
     `mode` "free" demands the same tokens, lengths and stop reasons. "forced" lets both sides decode
     the baseline's tokens and judges log-probabilities against those of `equivalent`, a side that is as
-    right as the baseline but rounds otherwise. `amdahl` is asked only once every gate has passed.
+    right as the baseline but rounds otherwise. With `rounds` 0 nothing is timed. `amdahl` is asked only
+    once every gate has passed.
     Raises ValueError for arguments that make no A/B.
     """
     _refuse_nonsense(requests, mode, rounds)
@@ -80,7 +81,7 @@ def run(
             judge(gates.TRAJECTORY, lab.trajectory)
         else:
             judge(forced.LOG_PROBABILITIES, lambda: lab.log_probabilities(equivalent))
-    if combine(results) is Verdict.ACCEPT:
+    if rounds and combine(results) is Verdict.ACCEPT:
         result, performance = lab.measured(rounds, amdahl)
         results.append(result)
         on_result(result)
@@ -102,8 +103,8 @@ def _refuse_nonsense(requests: Sequence[Request], mode: str, rounds: int) -> Non
         raise ValueError("requests: none given; an A/B needs at least one")
     if mode not in ("free", "forced"):
         raise ValueError(f'mode is "{mode}"; it must be "free" or "forced"')
-    if rounds < 1:
-        raise ValueError(f"rounds is {rounds}; it must be at least 1")
+    if rounds < 0:
+        raise ValueError(f"rounds is {rounds}; it must be 0 (nothing is timed) or more")
     names = [request.name for request in requests]
     if len(set(names)) != len(names):
         raise ValueError("requests: two have the same name; the report could not tell them apart")

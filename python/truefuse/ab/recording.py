@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from truefuse.ab.client import Endpoint, Served
+from truefuse.ab.client import Down, Endpoint, Served
 from truefuse.ab.sides import Pass, Played
 from truefuse.ab.states import StateLog
 from truefuse.ab.trajectory import Output
@@ -20,6 +20,7 @@ from truefuse.report import replace_file
 
 KIND = "truefuse-ab-recording"
 SCHEMA_VERSION = 1
+SAID = ("engine", "arch", "flags", "operator")
 
 
 class BadRecording(Exception):
@@ -81,10 +82,35 @@ def load(path: Path) -> Recording:
         raise BadRecording(f"{path} was recorded by another version of truefuse; record it again")
     try:
         found = Recording(**data)
-        found.played()
+        wrong = _wrong(found)
     except (TypeError, KeyError, AttributeError) as error:
         raise BadRecording(f"{path} lacks or has a field that it should not: {error}") from error
+    if wrong:
+        raise BadRecording(f"{path} has a {wrong} that truefuse ab record does not write")
     return found
+
+
+def _wrong(one: Recording) -> str | None:
+    """The first field that is no such value."""
+    texts = (*(one.said[key] for key in SAID), one.host, one.prompts, one.date, *one.names)
+    if not all(isinstance(text, str) for text in texts):
+        return "text"
+    objects = (one.said, one.server, one.sampling, one.hits or {})
+    if not all(isinstance(value, dict) for value in objects):
+        return "object"
+    numbers = ((one.hits or {}).values(), [one.sampling.get("seed", 0)])
+    if not all(type(number) is int for found in numbers for number in found):
+        return "count or seed"
+    for entry in (entry for answers in one.passes for entry in answers):
+        optional = (entry["text"], entry["stop"], entry["error"])
+        if not all(value is None or isinstance(value, str) for value in optional):
+            return "text"
+        counts = (entry["count"], *(entry["tokens"] or ()))
+        if not all(count is None or type(count) is int for count in counts):
+            return "count"
+        if not all(type(time) in (int, float) for time in (*entry["times"], entry["total"])):
+            return "time"
+    return None
 
 
 def read_prompts(path: Path, max_tokens: int) -> list[dict[str, Any]]:
@@ -160,7 +186,7 @@ def record(
     """Asks every prompt `repeat` times, one after the other, after one pass that only warms up.
 
     `path` is written after every answer, so that what came is kept whatever happens. Raises Down if
-    nobody answers.
+    nobody answers, or no longer.
     """
     server = endpoint.facts()
     names = [prompt["name"] for prompt in prompts]
@@ -172,7 +198,11 @@ def record(
     for number in range(-1, repeat):
         for name, body in zip(names, bodies, strict=True):
             progress(f"{'warm-up' if number < 0 else f'pass {number + 1} of {repeat}'}: {name}")
-            served = endpoint.complete(body)
+            try:
+                served = endpoint.complete(body)
+            except Down as error:
+                kept = sum(map(len, found.passes))
+                raise Down(f"{error}; the {kept} answers until then are in {path}") from error
             if number >= 0:
                 found.add(served)
                 found.save(path)

@@ -64,13 +64,13 @@ def _metric_text(metric: dict[str, Any] | None) -> str:
         return "not measured"
     gain = metric["gain"]
     return (
-        f"{_side_text(metric, 'baseline')} → {_side_text(metric, 'candidate')}  "
+        f"{side_text(metric, 'baseline')} → {side_text(metric, 'candidate')}  "
         f"gain {gain['value']:.4f} [{gain['low']:.4f}, {gain['high']:.4f}] {metric['verdict']} "
         f"(smallest detectable {metric['smallest_effect']:.1%})"
     )
 
 
-def _side_text(metric: dict[str, Any], side: str) -> str:
+def side_text(metric: dict[str, Any], side: str) -> str:
     values = metric[side]
     if metric["unit"] != "s":
         return f"{values['mean']:.4g} {metric['unit']}"

@@ -111,16 +111,21 @@ def failure(gate: str, one: Trial, broken: list[Violation], table: list[dict[str
 def rows(
     group: list[Trial], results: list[Results], dtype: torch.dtype
 ) -> Iterator[dict[str, Any]]:
-    """For each result the worst over the kinds, per binade; charts and lines come from here."""
-    for name in group[0].rulers:
-        rulers = [one.rulers[name] for one in group]
-        ours = [ruler.summary(r[name]) for ruler, r in zip(rulers, results, strict=True)]
+    """For each result the worst over the kinds in which it has the same dtype, per binade; charts and
+    lines come from here."""
+    found: dict[tuple[str, torch.dtype], list[tuple[Trial, Tensor]]] = {}
+    for one, result in zip(group, results, strict=True):
+        for name, ruler in one.rulers.items():
+            found.setdefault((name, ruler.dtype), []).append((one, result[name]))
+    for (name, _), alike in found.items():
+        rulers = [one.rulers[name] for one, _ in alike]
+        ours = [ruler.summary(made) for ruler, (_, made) in zip(rulers, alike, strict=True)]
         worst = torch.stack([summary.binade_max for summary in ours]).amax(dim=0)
         eager = torch.stack([ruler.eager.binade_max for ruler in rulers]).amax(dim=0)
         used = (worst >= 0).nonzero().flatten().tolist()
         lowest = compare.minimum_exponent(rulers[0].dtype)
         large = torch.arange(len(worst)) + lowest >= LARGE_EXPONENT
-        kinds = [one.kind for one in group]
+        kinds = [one.kind for one, _ in alike]
         yield {
             "dtype": short(dtype),
             "mode": mode_name(group[0].mode),

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from truefuse.case import Inputs, Mode
 from truefuse.context import Context, Results, as_tuple, copies, describe
@@ -56,8 +57,9 @@ def _examine(context: Context, overload: Any) -> Complaint | None:
         for mode in case.modes:
             where = describe(inputs, mode)
             if overload is not None:
-                complaint = fake_complaint(overload, inputs, mode)
-                complaint = complaint or opcheck_complaint(overload, context.fresh(inputs), mode)
+                arguments, keywords = _called_with(context, overload, inputs, mode)
+                complaint = fake_complaint(overload, arguments, keywords)
+                complaint = complaint or opcheck_complaint(overload, copies(arguments), keywords)
                 if complaint:
                     return Complaint(complaint, where)
     inputs = context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME)
@@ -66,6 +68,32 @@ def _examine(context: Context, overload: Any) -> Complaint | None:
         if found:
             return found
     return None
+
+
+class _Recorder(TorchDispatchMode):
+    """Keeps copies of the arguments of the first call of an operator."""
+
+    def __init__(self, overload: Any) -> None:
+        super().__init__()
+        self.overload = overload
+        self.seen: tuple[Inputs, Mode] | None = None
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function is self.overload and self.seen is None:
+            names = [argument.name for argument in function._schema.arguments]
+            self.seen = copies(dict(zip(names, args, strict=False))), copies(kwargs)
+        return function(*args, **kwargs)
+
+
+def _called_with(
+    context: Context, overload: Any, inputs: Inputs, mode: Mode
+) -> tuple[Inputs, Mode]:
+    """Positional and named arguments that the candidate calls its operator with."""
+    recorder = _Recorder(overload)
+    with recorder, torch.no_grad():
+        context.candidate(inputs, mode)
+    return recorder.seen or (inputs, mode)
 
 
 def _compiled(context: Context, inputs: Inputs, mode: Mode, whole: bool) -> Complaint | None:

@@ -44,7 +44,7 @@ def run(context: Context) -> Result:
         for name, candidate in bad.items()
         if not examine(with_candidate(context, candidate), Notes())
     ]
-    complaint = examine(with_candidate(context, context.baseline), Notes())
+    complaint = examine(with_candidate(context, context.good), Notes())
     if complaint:
         faults.append(f"turned away a good candidate: {complaint.what} {complaint.where}")
     if faults:
@@ -146,7 +146,7 @@ def _compare(
         if complaint:
             every = derivatives.names(context, inputs)
             theirs = derivatives.yardstick(context, inputs, mode, every, sent)[key]
-            if not excused(tensor, theirs, references[key], largest):
+            if not excused(context, inputs, tensor, theirs, references[key], largest):
                 return Complaint(f"{key} is wrong: {complaint}", where)
     notes.given.append(what)
     return None

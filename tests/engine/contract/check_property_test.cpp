@@ -58,8 +58,8 @@ class Generator {
     for (std::size_t dims = below(4); dims > 0; --dims, is_first = false) {
       text += (is_first ? "" : ", ") + dim(met);
     }
-    text += std::string("] ") +
-            std::vector<const char*>{"contiguous", "rows-strided", "strided"}[below(3)];
+    text += std::string("] ") + std::vector<const char*>{"contiguous", "rows-strided",
+                                                         "batch-strided", "strided"}[below(4)];
     const bool optional = chance(20);
     if (optional) text += " optional";
     if (chance(30)) text += " mutated";
@@ -141,7 +141,8 @@ struct Call {
     const std::int64_t gap = static_cast<std::int64_t>(1 + random.below(3));
     for (std::size_t k = 0; k < sizes.size(); ++k) {
       const bool is_free = spec.layout == Layout::strided ||
-                           (spec.layout == Layout::rows_strided && k + 1 < sizes.size());
+                           (spec.layout == Layout::rows_strided && k + 1 < sizes.size()) ||
+                           (spec.layout == Layout::batch_strided && k == 0);
       if (is_free) tensor.strides[k] *= gap;
       if (is_free && !spec.mutated && random.chance(20)) tensor.strides[k] = 0;
       if (sizes[k] == 1 && random.chance(50)) tensor.strides[k] = 77;
@@ -234,7 +235,9 @@ std::vector<std::pair<std::string, std::function<void()>>> faults(Call& call, st
     resize("size of dimension " + std::to_string(d), [=](auto& sizes) { ++sizes[leading + d]; });
   }
   if (!tensor.sizes.empty() && tensor.sizes.back() > 1) {
-    if (spec->layout != Layout::strided) change("stride", [](Tensor& t) { t.strides.back() = 2; });
+    const bool is_free = spec->layout == Layout::strided ||
+                         (spec->layout == Layout::batch_strided && tensor.sizes.size() == 1);
+    if (!is_free) change("stride", [](Tensor& t) { t.strides.back() = 2; });
     if (spec->mutated) change("expanded", [](Tensor& t) { t.strides.back() = 0; });
   }
   if (!tensor.sizes.empty()) change("negative stride", [](Tensor& t) { t.strides[0] = -1; });
@@ -300,6 +303,7 @@ TEST(CheckProperty, AnyTextParsesOrIsRefusedWithACaret) {
                                         "strided",
                                         "contiguous",
                                         "rows-strided",
+                                        "batch-strided",
                                         ";",
                                         "·",
                                         "->",

@@ -68,6 +68,15 @@ TEST(ContractLayouts, RowsStridedLooksAtTheLastDimension) {
   EXPECT_EQ(fault->wanted, 1);
 }
 
+TEST(ContractLayouts, BatchStridedLeavesTheFirstDimensionFree) {
+  EXPECT_TRUE(fits(Layout::batch_strided, {DType::f32, {}, {}}));
+  EXPECT_TRUE(fits(Layout::batch_strided, {DType::f32, {4}, {7}}));
+  EXPECT_TRUE(fits(Layout::batch_strided, {DType::f32, {5, 2, 3}, {100, 3, 1}}));
+  EXPECT_TRUE(fits(Layout::batch_strided, {DType::f32, {5, 2, 3}, {0, 3, 1}}));
+  EXPECT_FALSE(fits(Layout::batch_strided, {DType::f32, {5, 2, 3}, {100, 4, 1}}));
+  EXPECT_FALSE(fits(Layout::batch_strided, {DType::f32, {5, 2, 3}, {100, 1, 2}}));
+}
+
 TEST(ContractLayouts, TheInnermostFaultIsNamed) {
   const std::vector<std::int64_t> sizes{2, 3, 4}, strides{99, 5, 1};
   const auto fault = find_stride_fault<std::int64_t>(Layout::contiguous, sizes, strides);

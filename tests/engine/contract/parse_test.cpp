@@ -31,7 +31,8 @@ void expect_failure(std::string marked, const std::string& sentence) {
 
 const std::string kDtypes = "f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, i16, i8, u8, bool, c64";
 const std::string kSpecs = kDtypes + ", c128, like NAME, \"text\"|..., text, int, float or bool";
-const std::string kLayoutWords = "a layout (contiguous, rows-strided, strided or dense)";
+const std::string kLayoutWords =
+    "a layout (contiguous, rows-strided, batch-strided, strided or dense)";
 const std::string kAfterTensor = "optional, mutated, aligned(BYTES), ';', '->' or the end";
 
 TEST(ContractParse, AnOutputMayDependOnABool) {
@@ -240,7 +241,8 @@ TEST(ContractParseErrors, Outputs) {
   expect_failure("x: f32 [n] strided -> out: @int",
                  "expected " + kDtypes + ", c128 or like NAME, found 'int'");
   expect_failure("x: f32 [n] strided -> out: f32 [n] @strided", "an output is contiguous or dense");
-  expect_failure("x: f32 [n] @dense", "an argument is contiguous, rows-strided or strided");
+  expect_failure("x: f32 [n] @dense",
+                 "an argument is contiguous, rows-strided, batch-strided or strided");
   const std::string model = "a dense output is like an argument and has that argument's dimensions";
   expect_failure("x: f32 [n, m] strided -> out: f32 [n, m] @dense", model);
   expect_failure("x: f32 [n, m] strided -> out: like x [m, n] @dense", model);
@@ -262,6 +264,11 @@ TEST(ContractParseErrors, TheCaretFollowsLinesTabsAndMultiByteCharacters) {
   EXPECT_EQ(failure("a: é"), "contract: expected " + kSpecs + ", found 'é'.\n  a: é\n     ^");
   EXPECT_EQ(failure("\na: \"x\ny"),
             "contract: this string has no closing quote.\n  a: \"x\n     ^");
+}
+
+TEST(ContractParseErrors, ControlCharactersAreShownAsQuestionMarks) {
+  EXPECT_EQ(failure(std::string_view("a:\r\0\x1b[", 6)),
+            "contract: expected " + kSpecs + ", found '?'.\n  a:???[\n     ^");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <truefuse/jit/code_object.h>
 #include <truefuse/jit/nvrtc.h>
 
+#include "cache_test_support.h"
 #include "compiler_testing.h"
 
 namespace truefuse::jit {
@@ -122,6 +123,36 @@ TEST(Nvrtc, CompilesFromSeveralThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const std::string& result : results) EXPECT_TRUE(result == expected);
+}
+
+// Forked workers compile; the parent has done so before.
+TEST(Nvrtc, CompilesInAForkedChild) {
+  const auto nvrtc = nvrtc_here();
+  if (!nvrtc) return;
+  const std::string expected = nvrtc->compile(axpy_program(), "sm_80", kFactor).code;
+  in_child([&] { EXPECT_TRUE(nvrtc->compile(axpy_program(), "sm_80", kFactor).code == expected); });
+}
+
+// In a folder that no loader searches, as where a wheel brings it.
+TEST(Nvrtc, FindsItsBuiltinsBesideItself) {
+  const auto nvrtc = nvrtc_here();
+  if (!nvrtc) return;
+  const TemporaryDirectory directory;
+  const std::filesystem::path real = std::filesystem::canonical(nvrtc->path());
+  for (const auto& file : std::filesystem::directory_iterator(real.parent_path())) {
+    const std::string name = file.path().filename();
+    if (name == real.filename() || name.starts_with("libnvrtc-builtins.so")) {
+      std::filesystem::copy(file.path(), directory.path() + "/" + name,
+                            std::filesystem::copy_options::copy_symlinks);
+    }
+  }
+  const std::string copy = directory.path() + "/" + real.filename().string();
+  ProcessOptions options;
+  options.environment = {{"TRUEFUSE_NVRTC", copy}, {"LD_LIBRARY_PATH", ""}};
+  const ProcessResult result = run_process(
+      {"/proc/self/exe", "--gtest_filter=Nvrtc.CompilesACubinWithHeadersFromMemory"}, options);
+  EXPECT_TRUE(result.ok()) << result.output << result.errors;
+  EXPECT_NE(result.output.find("[  PASSED  ] 1 test"), std::string::npos) << result.output;
 }
 
 TEST(Nvrtc, AFileThatIsNoLibraryIsAnError) {

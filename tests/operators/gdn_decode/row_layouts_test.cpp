@@ -5,6 +5,7 @@
 #include <truefuse/layout/layout.h>
 #include <truefuse/operators/gdn_decode/row_layouts.h>
 
+#include "../../engine/error_of.h"
 #include "gdn_testing.h"
 
 namespace truefuse::gdn_decode {
@@ -19,6 +20,20 @@ const RowLayouts& read(std::string_view qkvz, std::string_view ba, const HeadSiz
 
 std::int64_t at(const Place& place, std::int64_t h, std::int64_t g, std::int64_t e) {
   return place.base + h * place.head + g * place.group + e * place.inner;
+}
+
+TEST(GdnRowLayouts, CanBeNamed) {
+  const HeadSizes s{3, 2, 4, 8};
+  const RowLayouts& named = read("qwen3-next/qkvz", "qwen3.5/ba", s);
+  const RowLayouts& written = read(kInterleaved, "b=H G | a=H G", s);
+  EXPECT_EQ(named.columns, written.columns);
+  EXPECT_EQ(at(named.v, 2, 1, 5), at(written.v, 2, 1, 5));
+  EXPECT_EQ(at(named.a, 2, 1, 0), at(written.a, 2, 1, 0));
+  EXPECT_EQ(&read("qwen3-next/qkvz", "qwen3.5/ba", s), &named);
+  EXPECT_NE(testing::error_of([&] { read("qwen3-next/kqvz", "qwen3.5/ba", s); })
+                .find("qkvz_layout: layout: there is no layout named qwen3-next/kqvz; there are "
+                      "qwen3-next/qkvz, "),
+            std::string::npos);
 }
 
 TEST(GdnRowLayouts, AreTheTwoModelsFormulas) {

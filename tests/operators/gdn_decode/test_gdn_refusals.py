@@ -31,6 +31,16 @@ def test_columns_that_the_layout_does_not_have():
     ("changes", "words"),
     [
         ({"qkvz_layout": "H (q=K | k=K | z=G V | _=G V)"}, "no layout names v: qkvz_layout is"),
+        ({"qkvz_layout": "H (_=K | k=K | v=G V | z=G V)"}, "no layout names q: qkvz_layout is"),
+        ({"qkvz_layout": "H (q=K | _=K | v=G V | z=G V)"}, "no layout names k: qkvz_layout is"),
+        ({"ba_layout": "H (_=G | a=G)"}, "no layout names b: .* ba_layout is"),
+        ({"ba_layout": "H (b=G | _=G)"}, "no layout names a: .* ba_layout is"),
+        (
+            {"qkvz_layout": "qwen3-next/kqvz"},
+            "no layout named qwen3-next/kqvz; there are qwen3-next/q",
+        ),
+        ({"qkvz_layout": "vllm/state"}, "qkvz_layout .*names a segment state"),
+        ({"qkvz_layout": ""}, "qkvz_layout: layout: "),
         ({"qkvz_layout": "H (q=K | k=K | v=G V | x=G V)"}, "names a segment x"),
         ({"ba_layout": "H (b=G | q=G)"}, "ba_layout .* names q; q, k and v must be in qkvz"),
         ({"ba_layout": "H (b=G | z=G)"}, "names z, which qkvz_layout has named already"),
@@ -88,7 +98,17 @@ def test_states_that_do_not_fit():
         state=torch.zeros(shape).double(),
     )
     refused(problem, "A_log has 6 elements; HV is 3", state=torch.zeros(2, 3, 8, 16))
-    refused(problem, "must lie one after the other", state=torch.zeros(2, 6, 8, 32)[..., :16])
+    refused(
+        problem,
+        r"the last dimension of state .* has stride 2; it must be 1 .*: state is not contiguous behind "
+        r"its first dimension. It is written in place",
+        state=torch.zeros(2, 6, 8, 32)[..., ::2],
+    )
+    refused(
+        problem, r"state .*has stride 32; it must be 16", state=torch.zeros(2, 6, 8, 32)[..., :16]
+    )
+    refused(problem, "state is int32; it must be float32, float16", state=torch.zeros(shape).int())
+    refused(problem, "state has 3 dimensions .*must have 4", state=torch.zeros(12, 8, 16))
     refused(problem, "several elements are one", state=torch.zeros(1, 6, 8, 16).expand(shape))
     refused(
         problem,
@@ -113,6 +133,27 @@ def test_states_that_do_not_fit():
         Problem(tokens=2), "2 speculative tokens and 4 taps need 4", state_indices=indices.expand(2, 2),
         padding="negative", num_accepted=torch.tensor([1, 1]),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "flat"])
+@pytest.mark.parametrize("order", ["[HV,V,K]", "[HV,K,V]"])
+def test_every_pair_of_sizes_that_are_exchanged_is_seen(layout, order):
+    """K and V, H and HV: where the element counts do not give it away, the shapes of the weights do."""
+    problem = Problem(H=2, G=3, K=16, V=8)
+    for changes in (
+        {"head_k_dim": 8, "head_v_dim": 16},
+        {"num_k_heads": 6, "num_v_heads": 2},
+        {"num_k_heads": 3},
+        {"head_k_dim": 8},
+    ):
+        with pytest.raises(RuntimeError, match=r"^gdn_decode: "):
+            problem.call(layout, state_layout=order, **changes)
+
+
+def test_indices_beyond_the_pool():
+    for bad in (2, 2**31 - 1, 2**40):
+        words = rf"state_indices\[1\] is {bad}; the pool has 2 slots, 0 to 1"
+        refused(Problem(), words, state_indices=torch.tensor([0, bad]), padding="negative")
 
 
 def test_written_tensors_share_no_memory():

@@ -47,6 +47,22 @@ def test_slots_in_any_order(dtype):
     pool.assert_untouched_but([5, 0, 7])
 
 
+@pytest.mark.parametrize("layout", ["interleaved", "flat"])
+def test_a_fresh_sequence_reads_a_slot_of_zeros(layout):
+    """What another user left in its own slot, NaN included, is never seen."""
+    problem = Problem(batch=3)
+    for name in ("window", "state"):
+        getattr(problem, name)[1:] = 0
+    want, conv, state = problem.call(layout)
+    pool = Pool(problem, [5], filler=float("nan"))
+    pool.conv[2], pool.state[2] = 0, 0
+    write = torch.tensor([5, 0, 7])
+    out = pool.call(problem, [5, 2, 2], layout=layout, write_indices=write)
+    assert torch.equal(out, want)
+    assert torch.equal(pool.conv[write], conv) and torch.equal(pool.state[write], state)
+    assert not pool.conv[2].any() and not pool.state[2].any()
+
+
 def test_strided_indices_and_slots():
     problem = Problem(batch=3)
     want, _, state = problem.call()

@@ -1,6 +1,6 @@
 """The reference's stages, and the operator, against transformers' own functions; and drift.
 
-`pip install transformers==5.23.0`: the reference has the rounding points of these versions.
+`pip install transformers==5.24.0`: the reference has the rounding points of these versions.
 """
 
 import importlib.metadata

@@ -22,8 +22,8 @@ def answer(prompt: str, count: int, shift: int = 0) -> list[tuple[int, str]]:
 
 @dataclass
 class Behaviour:
-    """`kind`: "" answers; "garbage", "html", "error", "error-event", "cut", "no-usage", "hang",
-    "drip" misbehave, each in its way, from the request number `since` on."""
+    """`kind`: "" answers; "garbage", "html", "error", "error-event", "odd", "cut", "no-usage", "hang",
+    "drip", "down" misbehave, each in its way, from the request number `since` on."""
 
     kind: str = ""
     since: int = 0
@@ -55,6 +55,8 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         behaviour = self.behaviour
         behaviour.asked.append(body)
+        if behaviour.kind == "down" and len(behaviour.asked) == behaviour.since:
+            self.server.socket.close()  # This request is answered, and nobody listens any more.
         kind = behaviour.kind if len(behaviour.asked) > behaviour.since else ""
         if kind == "html":
             self.whole(200, "<html>gateway</html>")
@@ -62,6 +64,8 @@ class Handler(BaseHTTPRequestHandler):
             self.whole(500, "out of memory")
         elif kind == "hang":
             time.sleep(3)
+        elif kind == "odd":
+            self.whole(200, f"data: {json.dumps({'choices': [{'text': 7}]})}\n\ndata: [DONE]\n\n")
         else:
             self.complete(body, kind)
 

@@ -36,7 +36,9 @@ def run(tmp_path, monkeypatch):
     def call(candidate: str, *options: str, text: str = FILE):
         path = tmp_path / "mine.py"
         path.write_text(text.format(folder=str(Path(__file__).parent), candidate=candidate))
-        return CliRunner().invoke(app, ["ab", "run", str(path), "--rounds", "4", *options])
+        arguments = ["ab", "run", str(path), "--rounds", "4", *options]
+        monkeypatch.setattr("sys.argv", ["truefuse", *arguments])
+        return CliRunner().invoke(app, arguments)
 
     return call
 
@@ -51,7 +53,10 @@ def test_accept(run):
     )
     data = json.loads(Path("ab.json").read_text())
     jsonschema.validate(data, json.loads(SCHEMA_PATH.read_text()))
-    assert data["verdict"] == "ACCEPT" and data["replay"].startswith("truefuse ")
+    assert (
+        data["verdict"] == "ACCEPT"
+        and data["replay"] == f"truefuse ab run {Path.cwd() / 'mine.py'} --rounds 4"
+    )
 
 
 def test_reject_shows_no_ratio_on_the_screen_either(run):

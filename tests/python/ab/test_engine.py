@@ -37,6 +37,13 @@ def test_an_equal_candidate_is_accepted_and_timed():
     assert data["performance"]["peak_memory"]["verdict"] in ("LESS", "SAME", "MORE")
 
 
+def test_without_rounds_output_is_judged_and_nothing_timed():
+    data = checked(ab.run(*sides(Toy()), REQUESTS, rounds=0))
+    assert data["verdict"] == "ACCEPT" and "performance" not in data
+    assert [entry["gate"] for entry in data["gates"]] == ["reproducible", "ran", "trajectory"]
+    assert checked(ab.run(*sides(transposed_after(0)), REQUESTS, rounds=0))["verdict"] == "REJECT"
+
+
 def test_a_p99_needs_a_hundred_served_requests():
     report = ab.run(*sides(Toy()), REQUESTS, rounds=10)
     baseline = checked(report)["performance"]["metrics"]["tpot"]["baseline"]
@@ -209,6 +216,7 @@ def test_the_schema_forbids_a_ratio_beside_a_rejection():
         {**rejected, "gates": [{**rejected["gates"][0], "seconds": 1.0}]},
         {**accepted, "verdict": "UNKNOWN"},
         {**accepted, "label": "ACCEPT (forced)"},
+        {key: value for key, value in accepted.items() if key != "performance"},
     ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(planted, schema)
@@ -219,7 +227,7 @@ def test_the_schema_forbids_a_ratio_beside_a_rejection():
     [
         ({"requests": []}, "requests"),
         ({"mode": "fast"}, "free"),
-        ({"rounds": 0}, "rounds"),
+        ({"rounds": -1}, "rounds"),
         ({"requests": [REQUESTS[0], REQUESTS[0]]}, "same name"),
         ({"requests": [replace(REQUESTS[0], max_tokens=0)]}, "max_tokens"),
     ],

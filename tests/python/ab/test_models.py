@@ -1,91 +1,85 @@
-"""Whole models, small and trained: equal texts are accepted, the other model's layout is rejected."""
+"""Whole models, small and trained, with the real operators: equal texts are accepted, the other model's
+layout is rejected. TRUEFUSE_FULL=1: 256 tokens of each request."""
 
 from __future__ import annotations
 
 import copy
 import functools
+import json
+import os
 
 import pytest
 import torch
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-from gdn_standin import IMPLEMENTATIONS, other_layout
+from misread import other_layout
 from toy import checked, gate, speaks_of_speed
+from typer.testing import CliRunner
 
 from truefuse import ab
 from truefuse.ab.experiment import Experiment
+from truefuse.cli import app
 from truefuse.integrations.transformers import experiments, tiny
 
-TOKENS = 8
-GDN = ("tiny-qwen3-next", "tiny-qwen3.5")
+TOKENS = 256 if os.environ.get("TRUEFUSE_FULL") == "1" else 8
+GDN = [name for name in tiny.MODELS if "gdn_decode" in tiny.MODELS[name].operators]
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 # In half types a logit of size 16 is rounded to 1/16: margins below a few of these are ties.
 ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 0.1}
 
-
-@functools.cache
-def trained(name: str):
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the same weights on every machine, and faster at this size
-    try:
-        return tiny.trained(name)
-    finally:
-        torch.set_num_threads(threads)
+trained = functools.cache(tiny.trained)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def experiment(name: str, dtype: torch.dtype, ops=None, **implementations) -> Experiment:
+def experiment(name: str, dtype: torch.dtype, ops=None, tokens=TOKENS, **options) -> Experiment:
     model = copy.deepcopy(trained(name)).to(dtype)
     requests = [
-        ab.Request(f"r{i}", tiny.text(1000 + i, experiments.PROMPT_TOKENS), TOKENS)
+        ab.Request(f"r{i}", tiny.text(1000 + i, experiments.PROMPT_TOKENS), tokens)
         for i in range(10)
     ]
     ops = ops or list(tiny.MODELS[name].operators)
-    options = {"implementations": {**IMPLEMENTATIONS, **implementations}}
     return experiments.of_loaded(name, model, ops, requests, **options)
+
+
+def misreading(name: str, dtype: torch.dtype) -> Experiment:
+    implementations = {"gdn_decode": other_layout}
+    return experiment(name, dtype, ["gdn_decode"], 8, implementations=implementations)
 
 
 def judged(made: Experiment, **options) -> dict:
     return checked(ab.run(**vars(made), **options))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@DTYPES
 @pytest.mark.parametrize("name", list(tiny.MODELS))
 def test_equal_texts_are_accepted(name, dtype, capsys):
     made = experiment(name, dtype)
-    data = judged(made, rounds=1)
+    data = judged(made, rounds=0)
     assert data["verdict"] == "ACCEPT", [entry["summary"] for entry in data["gates"]]
     found = gate(data, "trajectory")
     margin = found["numbers"]["smallest_margin"]
     with capsys.disabled():
-        print(f"\n{name} {dtype}: smallest margin {margin:.3g}")
+        print(f"\n{name} {dtype}: {found['summary']}")
     assert margin > ROUNDING[dtype]
     assert found["numbers"]["tokens"]["candidate"] == [TOKENS] * 10
+    hits = gate(data, "ran")["numbers"]["hits"]
     if name in GDN:
         states = found["numbers"]["states"]["worst_by_layer"]
         assert set(states) == {
             f"layers.{i}.{kind}" for i in (0, 1) for kind in ("conv", "recurrent")
         }
-        hits = gate(data, "ran")["numbers"]["hits"]
         assert hits["gdn_decode@model.layers.0.linear_attn"] == 10 * (TOKENS - 1)
+    else:
+        assert len(hits) == 3 and set(hits.values()) == {10 * TOKENS}
     # What the model has learned is its text: the comparison was not one of noise.
     produced = [step.token for step in made.baseline.run(made.requests[3])]
-    assert produced == tiny.text(1003, 16 + TOKENS)[16:]
-    amdahl = data["performance"]["amdahl"]
-    assert 0 < amdahl["share"] < 1 and amdahl["predicted"] <= amdahl["most"]
+    assert produced[:8] == tiny.text(1003, 16 + 8)[16:]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@DTYPES
 @pytest.mark.parametrize("name", GDN)
 def test_the_other_models_layout_is_rejected_ten_of_ten(name, dtype):
-    data = judged(experiment(name, dtype, ["gdn_decode"], gdn_decode=other_layout))
+    data = judged(misreading(name, dtype))
     assert data["verdict"] == "REJECT"
     found = gate(data, "trajectory")
     assert found["numbers"]["differing"] == 10
@@ -96,23 +90,40 @@ def test_the_other_models_layout_is_rejected_ten_of_ten(name, dtype):
 
 
 def test_the_other_layout_is_rejected_in_forced_mode_too():
-    made = experiment(GDN[1], torch.float32, ["gdn_decode"], gdn_decode=other_layout)
-    data = judged(made, mode="forced")
+    data = judged(misreading("tiny-qwen3.5", torch.float32), mode="forced")
     assert data["verdict"] == "REJECT" and gate(data, "log-probabilities")["status"] == "FAIL"
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-@pytest.mark.parametrize("name", ["tiny-qwen3.5", "tiny-gpt2"])
+def test_an_accepted_model_is_timed_and_its_gain_compared_with_the_share():
+    performance = judged(experiment("tiny-llama", torch.float32, tokens=4), rounds=1)["performance"]
+    assert performance["metrics"]["tpot"]["baseline"]["requests"] == 20
+    amdahl = performance["amdahl"]
+    assert 0 < amdahl["share"] < 1 and amdahl["predicted"] <= amdahl["most"]
+
+
+@DTYPES
+@pytest.mark.parametrize("name", ["tiny-qwen3.5", "tiny-gpt2", "tiny-llama"])
 def test_random_weights_in_forced_mode(name, dtype):
     torch.manual_seed(2)
     model = tiny.MODELS[name].build().to(dtype).eval().requires_grad_(False)
-    requests = [ab.Request(f"r{i}", tiny.text(i, 8), TOKENS) for i in range(3)]
-    ops = [tiny.MODELS[name].operators[0]]
-    made = experiments.of_loaded(name, model, ops, requests, implementations=IMPLEMENTATIONS)
-    report = ab.run(**vars(made), mode="forced", rounds=1)
+    requests = [ab.Request(f"r{i}", tiny.text(i, 8), 8) for i in range(3)]
+    made = experiments.of_loaded(name, model, list(tiny.MODELS[name].operators), requests)
+    report = ab.run(**vars(made), mode="forced", rounds=0)
     assert report.label == "ACCEPT (forced)", report.results[-1].summary
     numbers = gate(checked(report), "log-probabilities")["numbers"]
     assert numbers["candidate"]["widest_flip"] <= 3 * numbers["equivalent"]["margin"]
+
+
+def test_the_command_trains_judges_and_reports(tmp_path, monkeypatch):
+    monkeypatch.setattr(tiny, "trained", trained)
+    report = tmp_path / "ab.json"
+    few = ("--requests", "2", "--tokens", "4", "--rounds", "0", "-o", str(report))
+    found = CliRunner().invoke(app, ["ab", "run", "--model", "tiny-qwen3.5", *few])
+    assert found.exit_code == 0, found.output
+    data = json.loads(report.read_text())
+    assert data["name"] == "tiny-qwen3.5 with gdn_decode, swiglu" and data["verdict"] == "ACCEPT"
+    assert data["environment"]["cpu"]["threads"] == 1
+    assert "2/2 requests equal" in found.output and not speaks_of_speed(data)
 
 
 def test_copies_of_a_prompt_decoded_together_give_its_tokens():
@@ -136,7 +147,7 @@ def test_operators_left_in_the_model_make_the_baseline_unknown():
 
     model = copy.deepcopy(trained("tiny-gpt2"))
     requests = [ab.Request("r0", tiny.text(1, 8), 4)]
-    with use(model, ["bias_gelu"], IMPLEMENTATIONS) as left:
+    with use(model, ["bias_gelu"]) as left:
         both = [decoding.side(name, model, hits=left.hits) for name in ("baseline", "candidate")]
         data = checked(ab.run(*both, requests, rounds=1))
     assert gate(data, "ran")["reason"] == "baseline-uses-it"
@@ -157,3 +168,11 @@ def test_models_that_cannot_be_made_are_said(arguments, sentence):
     asked = {"name": "tiny-gpt2", "ops": ["bias_gelu"], "dtype": "float32", "device": "cpu"}
     with pytest.raises(ExperimentError, match=sentence):
         experiments.of_model(**{**asked, **arguments}, requests=1, tokens=1, seed=0)
+
+
+def test_a_checkpoint_that_cannot_be_read_is_a_usage_error(tmp_path):
+    tiny.MODELS["tiny-llama"].build().save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    found = CliRunner().invoke(app, ["ab", "run", "--model", str(tmp_path), "--op", "swiglu"])
+    assert found.exit_code == 2 and "cannot be loaded" in found.output

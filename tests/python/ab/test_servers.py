@@ -7,13 +7,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from served import WORDS, Behaviour, answer, serving
 from toy import checked, gate, speaks_of_speed
 from typer.testing import CliRunner
 
 from truefuse.ab import recorded, recording
 from truefuse.ab.cli import app
-from truefuse.ab.client import Endpoint
+from truefuse.ab.client import Answer, BadAnswer, Down, Endpoint
 from truefuse.verdict import Verdict
 
 PROMPTS = [{"name": f"p{i}", "max_tokens": 8, "prompt": f"prompt {i}"} for i in range(3)]
@@ -136,6 +138,7 @@ def test_unknown_without_hits_with_holes_or_an_unsteady_baseline(tmp_path):
         ("html", "no event stream"),
         ("error", "HTTP 500"),
         ("error-event", "state pool exhausted"),
+        ("odd", "content in the answer is '7', no string"),
         ("cut", "cut off after 3 events"),
         ("hang", "within 1 s"),
         ("drip", "within 1 s"),
@@ -154,6 +157,70 @@ def test_bad_answers_are_said_and_the_good_ones_kept(tmp_path, kind, sentence):
         assert second["text"] == "".join(text for _, text in answer("prompt 1", 8)[:3])
 
 
+def test_a_server_that_goes_down_leaves_what_it_answered(tmp_path):
+    with serving(Behaviour("down", since=5)) as url:
+        with pytest.raises(Down, match=r"nobody answers .* the 2 answers until then are in"):
+            record(url, tmp_path / "a.json", repeat=1)
+    kept = recording.load(tmp_path / "a.json")
+    assert [entry["count"] for entry in kept.passes[0]] == [8, 8] and not kept.complete
+
+
+KEYS = (
+    "choices usage completion_tokens text delta message content reasoning tool_calls index function name "
+    "arguments finish_reason token_ids"
+).split()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(pieces=st.lists(st.fixed_dictionaries({"choices": JSON, "usage": JSON}), max_size=3))
+def test_any_answer_is_taken_or_refused_in_words(pieces):
+    got = Answer()
+    try:
+        for piece in pieces:
+            got.add(piece)
+    except BadAnswer as error:
+        assert "in the answer" in str(error) or "no whole numbers" in str(error)
+    output = got.output()  # what came until then
+    assert isinstance(output.text, str) and isinstance(output.count, (int, type(None)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"said": {"engine": "small"}},
+        {"names": 3},
+        {"date": None},
+        {"hits": ["gdn_decode"]},
+        {"hits": {"gdn_decode": "many"}},
+        {"sampling": {"seed": "x"}},
+        {"passes": [3]},
+        {"passes": [[{"text": 3}]]},
+        {"total": "long"},
+        {"times": [None]},
+        {"tokens": "abc"},
+        {"count": 1.5},
+    ],
+)
+def test_a_recording_with_a_strange_field_is_refused(tmp_path, change):
+    path = tmp_path / "a.json"
+    with serving(Behaviour()) as url:
+        record(url, path, repeat=1)
+    data = json.loads(path.read_text())
+    recording.load(path)
+    name = next(iter(change))
+    (data if name in data else data["passes"][0][1]).update(change)
+    path.write_text(json.dumps(data))
+    with pytest.raises(recording.BadRecording, match=r"a\.json (lacks or )?has a"):
+        recording.load(path)
+
+
 def test_a_failing_candidate_is_unknown(tmp_path):
     with four(tmp_path, repeat=1) as found:
         pass
@@ -169,8 +236,6 @@ def test_counts_that_are_not_given_are_not_measured(tmp_path):
 
 
 def test_chat_with_reasoning_and_tool_calls():
-    from truefuse.ab.client import Answer
-
     got = Answer()
     pieces = [
         {"reasoning_content": "hm"},

@@ -11,7 +11,7 @@ import torch
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 import transformers
-from gdn_standin import IMPLEMENTATIONS, other_layout
+from misread import other_layout
 from transformers.models.bert.modeling_bert import BertIntermediate
 from transformers.models.electra.modeling_electra import ElectraIntermediate
 from transformers.models.roberta.modeling_roberta import RobertaIntermediate
@@ -19,28 +19,15 @@ from transformers.models.roberta.modeling_roberta import RobertaIntermediate
 from truefuse.integrations.hits import Hits
 from truefuse.integrations.transformers import swap as swaps
 from truefuse.integrations.transformers import tiny, use
+from truefuse.integrations.transformers.decoding import CACHE
 
 PROMPT = torch.tensor([tiny.text(3, 9), tiny.text(5, 9)])
-GDN = ("tiny-qwen3-next", "tiny-qwen3.5")
+GDN = ("tiny-qwen3-next", "tiny-qwen3.5", "tiny-qwen3.5-moe")
 
 
 def built(name: str, dtype: torch.dtype = torch.float32):
     torch.manual_seed(1)
-    model = tiny.MODELS[name].build() if name in tiny.MODELS else moe()
-    return model.to(dtype).eval().requires_grad_(False)
-
-
-def moe():
-    from transformers.models.qwen3_5_moe import Qwen3_5MoeForCausalLM, Qwen3_5MoeTextConfig
-
-    return tiny._gdn(
-        Qwen3_5MoeTextConfig,
-        Qwen3_5MoeForCausalLM,
-        num_experts=4,
-        num_experts_per_tok=2,
-        moe_intermediate_size=32,
-        shared_expert_intermediate_size=32,
-    )
+    return tiny.MODELS[name].build().to(dtype).eval().requires_grad_(False)
 
 
 def decoded(model, steps: int = 4, attention_mask=None):
@@ -49,9 +36,9 @@ def decoded(model, steps: int = 4, attention_mask=None):
     with torch.no_grad():
         for step in range(steps + 1):
             found = model(
-                input_ids=ids, past_key_values=cache, use_cache=True, attention_mask=attention_mask
+                input_ids=ids, use_cache=True, attention_mask=attention_mask, **{CACHE: cache}
             )
-            cache = found.past_key_values
+            cache = found[CACHE]
             logits.append(found.logits[:, -1])
             ids = PROMPT[:, step : step + 1]
             if attention_mask is not None:
@@ -60,11 +47,11 @@ def decoded(model, steps: int = 4, attention_mask=None):
 
 
 def used(model, *ops, **implementations):
-    return use(model, ops, {**IMPLEMENTATIONS, **implementations})
+    return use(model, ops, implementations)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", [*GDN, "qwen3.5-moe"])
+@pytest.mark.parametrize("name", GDN)
 def test_gdn_decode_gives_transformers_own_result_and_states(name, dtype):
     model = built(name, dtype)
     wanted, cache = decoded(model)
@@ -86,16 +73,16 @@ def test_states_are_written_in_place_and_prefill_is_untouched(name):
     with used(model, "gdn_decode") as swap, torch.no_grad():
         found = model(input_ids=PROMPT, use_cache=True)
         assert swap.hits() == {}
-        cache = found.past_key_values
+        cache = found[CACHE]
         tensors = [(c.conv_states[0], c.recurrent_states[0]) for c in cache.layers[:2]]
         before = [(a.data_ptr(), b.data_ptr(), b.clone()) for a, b in tensors]
-        model(input_ids=PROMPT[:, :1], past_key_values=cache, use_cache=True)
+        model(input_ids=PROMPT[:, :1], use_cache=True, **{CACHE: cache})
         for layer, (conv, state, values) in zip(cache.layers[:2], before, strict=True):
             assert layer.conv_states[0].data_ptr() == conv
             assert layer.recurrent_states[0].data_ptr() == state
             assert not torch.equal(layer.recurrent_states[0], values)
         # A continuation of several tokens goes the original way.
-        model(input_ids=PROMPT[:, :3], past_key_values=cache, use_cache=True)
+        model(input_ids=PROMPT[:, :3], use_cache=True, **{CACHE: cache})
     assert set(swap.hits().values()) == {1}
 
 
@@ -145,7 +132,7 @@ def test_bert_class_layers_and_their_approximation(kind, activation, mode):
 
     def noted(x, bias, *, approximate):
         modes.append(approximate)
-        return IMPLEMENTATIONS["bias_gelu"](x, bias, approximate=approximate)
+        return torch.ops.truefuse.bias_gelu(x, bias, approximate=approximate)
 
     x = torch.randn(3, 5, 16)
     wanted = layer(x)
@@ -204,7 +191,7 @@ def test_twice_is_refused_and_undone():
 )
 def test_what_cannot_be_done_is_said(name, ops, sentence):
     with pytest.raises(RuntimeError, match=sentence):
-        use(built(name), ops, IMPLEMENTATIONS)
+        use(built(name), ops)
 
 
 def test_an_operator_that_this_build_lacks_is_said(monkeypatch):
@@ -256,7 +243,7 @@ def test_a_cache_of_unknown_class_is_said():
         torch.no_grad(),
         pytest.raises(RuntimeError, match=r"LinearAttentionLayer .* TRUEFUSE_DISABLE"),
     ):
-        layer(torch.zeros(1, 1, 64), cache_params=Odd())
+        layer(torch.zeros(1, 1, 64), Odd())
 
 
 @pytest.mark.parametrize(

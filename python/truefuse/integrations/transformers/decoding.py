@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import LinearAttentionLayer
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from truefuse.ab.sides import Request, Side, Step, play
 from truefuse.ab.speed import Amdahl
 from truefuse.integrations.transformers.swap import Swap, use
 
+# What a model calls its cache, as an argument and in its output; 5.24 has renamed it.
+CACHE = next(
+    f.name for f in fields(CausalLMOutputWithPast) if f.name in ("cache", "past_key_values")
+)
 SHARE_TOKENS = 8
 SHARE_REPEATS = 5
 
@@ -39,9 +44,9 @@ def decode(model: nn.Module, request: Request, batch: int = 1) -> Iterator[Step]
     cache = None
     for position in range(request.max_tokens):
         with torch.no_grad():
-            found = model(input_ids=ids, past_key_values=cache, use_cache=True)
-        cache = found.past_key_values
-        step = _step(found.logits[0, -1], cache, request, position)
+            found = model(input_ids=ids, use_cache=True, **{CACHE: cache})
+        cache = found[CACHE]
+        step = chosen(found.logits[0, -1], cache, request, position)
         yield step
         if request.forced is None and step.token in ends:
             return "eos"
@@ -49,7 +54,8 @@ def decode(model: nn.Module, request: Request, batch: int = 1) -> Iterator[Step]
     return "length"
 
 
-def _step(logits: Tensor, cache: Any, request: Request, position: int) -> Step:
+def chosen(logits: Tensor, cache: Any, request: Request, position: int) -> Step:
+    """The next token, by the logits or as the request says, with what is to be observed."""
     if not request.observe:
         token = request.forced[position] if request.forced else int(logits.argmax())
         return Step(token)

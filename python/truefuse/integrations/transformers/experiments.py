@@ -12,6 +12,7 @@ from torch import nn
 from truefuse.ab.experiment import Experiment, ExperimentError
 from truefuse.ab.sides import Request
 from truefuse.integrations.transformers import decoding, tiny
+from truefuse.integrations.transformers.decoding import CACHE
 from truefuse.integrations.transformers.swap import use
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -35,12 +36,18 @@ def of_model(
     tokens: int,
     seed: int,
     batch: int = 1,
+    threads: int | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Experiment:
     """`name` is a folder with a model, or a tiny configuration (tiny.MODELS), which is trained first.
 
-    Raises ExperimentError for what cannot be made.
+    Sets this process's number of PyTorch's `threads`; None: one for a tiny model, else as it is. Raises
+    ExperimentError for what cannot be made.
     """
+    if threads is None and name in tiny.MODELS:
+        threads = 1
+    if threads is not None:
+        torch.set_num_threads(threads)
     if name in tiny.MODELS:
         ops = ops or list(tiny.MODELS[name].operators)
     elif not ops:
@@ -93,7 +100,7 @@ def decode_step(name: str, *, device: str, dtype: str) -> Callable[[], Any]:
 
     def call() -> Any:
         with torch.no_grad():
-            return model(input_ids=token, past_key_values=found.past_key_values, use_cache=True)
+            return model(input_ids=token, use_cache=True, **{CACHE: found[CACHE]})
 
     return call
 
@@ -110,16 +117,28 @@ def _load(
     if dtype not in DTYPES:
         raise ExperimentError(f"--dtype {dtype}: it must be {', '.join(DTYPES)}")
     where = _device(device)
+    try:
+        model, prompts = _on_cpu(name, requests, seed, progress)
+        return model.to(where, DTYPES[dtype]).eval().requires_grad_(False), prompts
+    except ExperimentError:
+        raise
+    except Exception as error:  # of every library that reads a checkpoint; or too little memory
+        raise ExperimentError(
+            f"--model {name} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _on_cpu(
+    name: str, requests: int, seed: int, progress: Callable[[str], None]
+) -> tuple[nn.Module, list[list[int]]]:
     if name in tiny.MODELS:
         progress(f"training {name}")
-        model = tiny.trained(name, seed)
         prompts = [tiny.text(1000 + number, PROMPT_TOKENS) for number in range(requests)]
-    elif Path(name).is_dir():
-        model, prompts = _from_folder(Path(name), requests, seed)
-    else:
-        names = ", ".join(tiny.MODELS)
-        raise ExperimentError(f"model {name}: no folder of that name, and none of {names}")
-    return model.to(where, DTYPES[dtype]).eval().requires_grad_(False), prompts
+        return tiny.trained(name, seed), prompts
+    if Path(name).is_dir():
+        return _from_folder(Path(name), requests, seed)
+    names = ", ".join(tiny.MODELS)
+    raise ExperimentError(f"model {name}: no folder of that name, and none of {names}")
 
 
 def _device(name: str) -> torch.device:
@@ -135,10 +154,7 @@ def _from_folder(folder: Path, requests: int, seed: int) -> tuple[nn.Module, lis
     """A checkpoint, and prompts: texts where a tokenizer is beside it, random ids otherwise."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    try:
-        model = AutoModelForCausalLM.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise ExperimentError(f"--model {folder}: {error}") from error
+    model = AutoModelForCausalLM.from_pretrained(folder)
     if list(folder.glob("tokenizer*")):
         tokenizer = AutoTokenizer.from_pretrained(folder)
         texts = [f"{i // len(PROMPTS) + 1}. {PROMPTS[i % len(PROMPTS)]}" for i in range(requests)]

@@ -91,19 +91,15 @@ def _bind(place: Place, rows: Callable[[Any, Tensor], dict[str, Any]]) -> Forwar
     def forward(
         layer: Any,
         hidden_states: Tensor,
-        cache_params: Any = None,
+        cache: Any = None,
         attention_mask: Tensor | None = None,
+        cache_params: Any = None,  # what `cache` was called before 5.24
         **kwargs: Any,
     ) -> Tensor:
-        states = _states(place.name, layer, hidden_states, cache_params, kwargs)
+        cache = cache_params if cache is None else cache
+        states = _states(place.name, layer, hidden_states, cache, kwargs)
         if states is None:
-            return place.original(
-                layer,
-                hidden_states,
-                cache_params=cache_params,
-                attention_mask=attention_mask,
-                **kwargs,
-            )
+            return place.original(layer, hidden_states, cache, attention_mask, **kwargs)
         x = mask_padding(hidden_states, attention_mask)[:, 0]
         arguments = rows(layer, x)
         place.hit()

@@ -16,7 +16,7 @@ from truefuse.integrations.hits import Hits
 from truefuse.integrations.transformers import gdn, mlp
 from truefuse.integrations.transformers.replacement import Place, Replacement, Unsupported
 
-TESTED = ("5.17", "5.23")
+TESTED = ("5.17", "5.23", "5.24")
 REPLACEMENTS: tuple[Replacement, ...] = (*mlp.REPLACEMENTS, *gdn.REPLACEMENTS)
 OPERATORS = tuple(dict.fromkeys(replacement.operator for replacement in REPLACEMENTS))
 
@@ -150,8 +150,8 @@ def _check_version(version: str) -> None:
     if ".".join(version.split(".")[:2]) not in TESTED:
         raise RuntimeError(
             f"use: this is transformers {version}; the layers that are replaced were tested with "
-            f"{' and '.join(TESTED)}, and others may compute something else under the same names. Install "
-            "one of them."
+            f"{', '.join(TESTED)}, and others may compute something else under the same names. Install one "
+            "of them."
         )
 
 

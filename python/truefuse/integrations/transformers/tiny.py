@@ -6,7 +6,8 @@ model that has learned its text prefers the next token by a margin that no round
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,17 +18,17 @@ from torch import Tensor, nn
 VOCABULARY = 48
 PERIOD = 24  # the synthetic text repeats within this many tokens
 CONTEXT = 512
-STEPS = 80
 BATCH = 6
 LENGTH = 64
 
 
 @dataclass(frozen=True)
 class Tiny:
-    """A named configuration and the operators that it has layers for."""
+    """A named configuration, the operators that it has layers for, and how long it learns."""
 
     build: Callable[[], nn.Module]
     operators: tuple[str, ...]
+    steps: int
 
 
 def _gdn(config_class: Any, model_class: Any, **changes: Any) -> nn.Module:
@@ -51,22 +52,28 @@ def _gdn(config_class: Any, model_class: Any, **changes: Any) -> nn.Module:
     return model_class(config)
 
 
+EXPERTS = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 32,
+}
+
+
 def _qwen3_next() -> nn.Module:
-    return _gdn(
-        transformers.Qwen3NextConfig,
-        transformers.Qwen3NextForCausalLM,
-        num_experts=4,
-        num_experts_per_tok=2,
-        moe_intermediate_size=32,
-        shared_expert_intermediate_size=32,
-        mlp_only_layers=[0, 1, 2],
-    )
+    return _gdn(transformers.Qwen3NextConfig, transformers.Qwen3NextForCausalLM, **EXPERTS)
 
 
 def _qwen3_5() -> nn.Module:
     from transformers.models.qwen3_5 import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
     return _gdn(Qwen3_5TextConfig, Qwen3_5ForCausalLM)
+
+
+def _qwen3_5_moe() -> nn.Module:
+    from transformers.models.qwen3_5_moe import Qwen3_5MoeForCausalLM, Qwen3_5MoeTextConfig
+
+    return _gdn(Qwen3_5MoeTextConfig, Qwen3_5MoeForCausalLM, **EXPERTS)
 
 
 def _gpt2() -> nn.Module:
@@ -98,10 +105,11 @@ def _llama() -> nn.Module:
 
 
 MODELS = {
-    "tiny-qwen3-next": Tiny(_qwen3_next, ("gdn_decode", "swiglu")),
-    "tiny-qwen3.5": Tiny(_qwen3_5, ("gdn_decode", "swiglu")),
-    "tiny-gpt2": Tiny(_gpt2, ("bias_gelu",)),
-    "tiny-llama": Tiny(_llama, ("swiglu",)),
+    "tiny-qwen3-next": Tiny(_qwen3_next, ("gdn_decode", "swiglu"), 48),
+    "tiny-qwen3.5": Tiny(_qwen3_5, ("gdn_decode", "swiglu"), 48),
+    "tiny-qwen3.5-moe": Tiny(_qwen3_5_moe, ("gdn_decode", "swiglu"), 48),
+    "tiny-gpt2": Tiny(_gpt2, ("bias_gelu",), 96),
+    "tiny-llama": Tiny(_llama, ("swiglu",), 64),
 }
 
 
@@ -113,11 +121,24 @@ def text(number: int, length: int) -> list[int]:
     return [1 + 4 * stride % 20 + (start + stride * i) % PERIOD for i in range(length)]
 
 
-def trained(name: str, seed: int = 0, steps: int = STEPS) -> nn.Module:
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch on one thread. A second one gains nothing on tensors this small, and where other programs
+    want the processors, each operator waits for it: ten times as long and more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@one_thread()
+def trained(name: str, seed: int = 0) -> nn.Module:
     """The model in float32 and evaluation mode, trained on the CPU in seconds; the same weights for a
-    seed and a number of threads."""
+    seed, however many threads there are."""
     torch.manual_seed(seed)
-    model = MODELS[name].build().train()
+    model, steps = MODELS[name].build().train(), MODELS[name].steps
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6e-3, total_steps=steps)
     for step in range(steps):

@@ -1,0 +1,141 @@
+// From a request to code, with a compiler that writes down what it was asked for.
+
+#include <truefuse/core/error.h>
+#include <truefuse/jit/build.h>
+#include <truefuse/jit/statistics.h>
+
+#include "cache_test_support.h"
+
+namespace truefuse::jit {
+namespace {
+
+class Scribe : public Compiler {
+ public:
+  std::string build_id = "91ab";
+  std::string at = "/opt/scribe";
+  int compiles = 0;
+
+  std::string name() const override { return "Scribe"; }
+  std::string version() const override { return "1"; }
+  std::string path() const override { return at; }
+  std::vector<std::pair<std::string, std::string>> identity() const override {
+    return {{"compiler", name()}, {"Scribe library", build_id}};
+  }
+  std::string refusal(std::string_view) override { return {}; }
+  CodeObject compile(const Program& program, std::string_view arch,
+                     const std::vector<std::string>& options) override {
+    ++compiles;
+    if (program.text == "bad") throw Error("scribe: bad source");
+    CodeObject object;
+    object.code = program.text + " " + std::string(arch);
+    for (const auto& [name, text] : program.headers) object.code += " " + text;
+    for (const std::string& option : options) object.code += " " + option;
+    return object;
+  }
+};
+
+BuildRequest request_of(const std::string& text, const std::string& arch = "gfx906") {
+  BuildRequest request;
+  request.program = {std::string(kProgramName), text, {{"op/part.h", "part"}}};
+  request.label = "kernel";
+  request.arch = arch;
+  return request;
+}
+
+/// Each test in a process of its own, with an empty cache.
+class Build : public testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("TRUEFUSE_CACHE_DIR", directory_.path().c_str(), 1);
+    ::unsetenv("TRUEFUSE_CACHE");
+  }
+  void TearDown() override { ::unsetenv("TRUEFUSE_CACHE_DIR"); }
+
+  /// Whether it came from the cache; the code is right either way.
+  bool is_hit(const BuildRequest& request) {
+    const int before = scribe_.compiles;
+    const Built built = build_with(scribe_, request);
+    EXPECT_EQ(built.code, Scribe().compile(request.program, request.arch, request.options).code);
+    EXPECT_EQ(built.from_cache, scribe_.compiles == before);
+    return built.from_cache;
+  }
+
+  const TestDirectory directory_;
+  Scribe scribe_;
+};
+
+TEST_F(Build, DevicesThatShareADirectoryHaveTheirOwnEntries) {
+  for (const char* arch : {"gfx906", "gfx908", "gfx90a:xnack-", "gfx90a:xnack+", "gfx90a"}) {
+    EXPECT_FALSE(is_hit(request_of("k", arch))) << arch;
+  }
+  EXPECT_TRUE(is_hit(request_of("k", "gfx906")));
+  EXPECT_EQ(files_in(directory_.path()).size(), 5u);
+}
+
+TEST_F(Build, AnythingThatCanChangeTheCodeIsAnotherEntry) {
+  EXPECT_FALSE(is_hit(request_of("k")));
+  BuildRequest other = request_of("k");
+  other.program.headers["op/part.h"] = "edited";
+  EXPECT_FALSE(is_hit(other));
+  other = request_of("k");
+  other.options = {"-DTF_N=1"};
+  EXPECT_FALSE(is_hit(other));
+  EXPECT_FALSE(is_hit(request_of("k2"))) << "another source under the same label";
+  EXPECT_TRUE(is_hit(request_of("k")));
+}
+
+TEST_F(Build, ACompilerIsItsContentNotItsPlace) {
+  EXPECT_FALSE(is_hit(request_of("k")));
+  scribe_.at = "/usr/lib/elsewhere";
+  EXPECT_TRUE(is_hit(request_of("k")));
+  scribe_.build_id = "4d07";
+  EXPECT_FALSE(is_hit(request_of("k"))) << "patched in place";
+}
+
+TEST_F(Build, OneEntryDoesNotServeAnotherProcesssSource) {
+  EXPECT_FALSE(is_hit(request_of("k")));
+  in_child([&] {
+    EXPECT_FALSE(is_hit(request_of("another k")));
+    EXPECT_TRUE(is_hit(request_of("k")));
+  });
+  EXPECT_TRUE(is_hit(request_of("another k")));
+}
+
+TEST_F(Build, CountsWhatHappened) {
+  in_child([&] {
+    const auto before = statistics();
+    const auto counts = [&] {
+      std::string text;
+      const auto now = statistics();
+      for (std::size_t i = 0; i < now.size(); ++i) {
+        text += std::to_string(now[i].count - before[i].count) + " ";
+      }
+      return text;
+    };
+    EXPECT_EQ(counts(), "0 0 0 0 0 ");
+    is_hit(request_of("k"));
+    is_hit(request_of("k"));
+    is_hit(request_of("k"));
+    EXPECT_EQ(counts(), "1 2 0 0 0 ");
+    for (int i = 0; i < 2; ++i) EXPECT_THROW(build_with(scribe_, request_of("bad")), Error);
+    EXPECT_EQ(counts(), "1 2 0 2 0 ");
+    BuildRequest request = request_of("k");
+    request.use_cache = false;
+    build_with(scribe_, request);
+    EXPECT_EQ(counts(), "2 2 0 2 0 ");
+    request = request_of("new");
+    request.may_compile = false;
+    EXPECT_THROW(build_with(scribe_, request), Error) << "no compiler was asked";
+    EXPECT_EQ(counts(), "2 2 0 2 0 ");
+    const auto tallies = statistics();
+    for (const Event event : {Event::compiled, Event::disk, Event::failed}) {
+      const Tally& tally = tallies[static_cast<std::size_t>(event)];
+      EXPECT_GT(tally.most_seconds, 0);
+      EXPECT_GE(tally.seconds, tally.most_seconds);
+      EXPECT_LE(tally.seconds, static_cast<double>(tally.count) * tally.most_seconds);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace truefuse::jit
