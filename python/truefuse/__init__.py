@@ -19,6 +19,7 @@ from truefuse._ops import (
 )
 from truefuse._runtime import cache_statistics, prepare
 from truefuse._vmap import register_all, register_vmap
+from truefuse.describe import load
 from truefuse.layouts import layout
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "geglu",
     "geglu_packed",
     "layout",
+    "load",
     "nn",
     "prepare",
     "register_vmap",

@@ -182,19 +182,39 @@ def builtin_names() -> list[str]:
 
 
 def load(name_or_path: str) -> Case:
-    """A built-in operator's case by name, or the case in a Python file. Raises CaseError."""
+    """A built-in operator's case by name, that of a described operator by its folder, which is loaded,
+    or the case in a Python file. Raises CaseError."""
     path = Path(name_or_path)
+    is_builtin = re.fullmatch(r"\w+", name_or_path) and name_or_path in builtin_names()
+    if path.is_dir() and not is_builtin:
+        return _of_folder(path)
     if path.suffix != ".py":
         path = builtin_directory() / name_or_path / "case.py"
-        if not re.fullmatch(r"\w+", name_or_path) or not path.is_file():
+        if not is_builtin:
             choices = ", ".join(builtin_names()) or "none in this installation"
             raise NotFound(
-                f"unknown operator '{name_or_path}'. Operators: {choices}; or the path of a case "
-                "file ending in .py."
+                f"unknown operator '{name_or_path}'. Operators: {choices}; or the folder of a described "
+                "operator, or the path of a case file ending in .py."
             )
     if not path.is_file():
         raise NotFound(f"case file '{path}' does not exist.")
     return _from_file(path.resolve())
+
+
+def _of_folder(folder: Path) -> Case:
+    from truefuse import describe
+
+    if not describe.is_folder(folder):
+        raise NotFound(f"folder '{folder}' holds no {describe.DESCRIPTION}, so it is no operator.")
+    try:
+        described = describe.load(folder)
+    except RuntimeError as error:
+        raise CaseError(str(error)) from error
+    path = folder.resolve() / describe.CASE
+    found = _checked(getattr(described.module, "case", None), path)
+    if found.operator is None:
+        object.__setattr__(found, "operator", described.name)
+    return found
 
 
 def beside(file: str, name: str) -> ModuleType:
@@ -221,6 +241,10 @@ def _from_file(path: Path) -> Case:
             found = found()
     except Exception as error:
         raise CaseError(f"case file '{path}' raised {type(error).__name__}: {error}") from error
+    return _checked(found, path)
+
+
+def _checked(found: Any, path: Path) -> Case:
     if not isinstance(found, Case):
         raise NotFound(
             f"case file '{path}' defines no case: it needs `case = truefuse.case.Case(...)` or a "

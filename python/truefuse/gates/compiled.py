@@ -119,7 +119,7 @@ def _registered(context: Context) -> dict[str, Any] | None:
         if f"{operator['namespace']}::{operator['name']}" == context.case.operator:
             shown = [v for v in operator["variants"] if v["shown"]] or operator["variants"]
             if shown:
-                return {"name": operator["name"], "variants": [v["label"] for v in shown]}
+                return {"name": context.case.operator, "variants": [v["label"] for v in shown]}
     return None
 
 
