@@ -221,7 +221,7 @@ BasicArgument<c10::SymInt> View<c10::SymInt>::of(const at::Tensor& tensor, const
                                       nullptr};
 }
 
-void run_cpu(const Operator& op, CpuKernel kernel, std::span<const Argument> arguments,
+void run_cpu(const Operator& op, const CpuFunction& kernel, std::span<const Argument> arguments,
              Outputs& outputs) {
   check_and_allocate<std::int64_t>(op, arguments, outputs);
   if (kernel == nullptr) {
@@ -246,7 +246,8 @@ void run_gpu(const Operator& op, std::span<const Argument> arguments, Outputs& o
                         at::TensorOptions().dtype(at::kByte).device(outputs[0].device()));
     return scratch.mutable_data_ptr();
   };
-  gpu::run(op, {arguments, {views.data(), views.size()}}, device, current_stream(device), allocate);
+  gpu::run(op.now(), {arguments, {views.data(), views.size()}}, device, current_stream(device),
+           allocate);
 }
 
 void run_meta(const Operator& op, std::span<const BasicArgument<c10::SymInt>> arguments,

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -18,6 +19,7 @@ namespace truefuse::binding {
 
 /// The CPU path of an operator; null if it has none.
 using CpuKernel = void (*)(const Call& call);
+using CpuFunction = std::function<void(const Call& call)>;
 
 using Outputs = c10::SmallVector<at::Tensor, 2>;
 
@@ -45,7 +47,7 @@ BasicArgument<std::int64_t> View<std::int64_t>::of(const at::Tensor& tensor, con
 template <>
 BasicArgument<c10::SymInt> View<c10::SymInt>::of(const at::Tensor& tensor, const Spec& spec);
 
-void run_cpu(const Operator& op, CpuKernel kernel, std::span<const Argument> arguments,
+void run_cpu(const Operator& op, const CpuFunction& kernel, std::span<const Argument> arguments,
              Outputs& outputs);
 void run_gpu(const Operator& op, std::span<const Argument> arguments, Outputs& outputs);
 void run_meta(const Operator& op, std::span<const BasicArgument<c10::SymInt>> arguments,

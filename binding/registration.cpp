@@ -53,7 +53,7 @@ void replace(torch::jit::Stack& stack, std::size_t count, Outputs& outputs) {
 
 class CpuBoxed final : public c10::OperatorKernel {
  public:
-  CpuBoxed(const Operator& op, CpuKernel kernel) : op_(op), kernel_(kernel) {}
+  CpuBoxed(const Operator& op, CpuFunction kernel) : op_(op), kernel_(std::move(kernel)) {}
   void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet /*keys*/,
                   torch::jit::Stack* stack) {
     const std::size_t count = handle.schema().arguments().size();
@@ -64,7 +64,7 @@ class CpuBoxed final : public c10::OperatorKernel {
 
  private:
   const Operator& op_;
-  CpuKernel kernel_;
+  CpuFunction kernel_;
 };
 
 class GpuBoxed final : public c10::OperatorKernel {
@@ -141,7 +141,8 @@ torch::CppFunction boxed_function(c10::DispatchKey key, Args&&... args) {
                              std::make_unique<Kernel>(std::forward<Args>(args)...))));
 }
 
-/// Throws if the schema's arguments are not the contract's: by name, and in what is written.
+/// Throws if the schema's arguments are not the contract's: by name, and in what is written; or if
+/// it returns more or fewer tensors.
 void compare(const Operator& op, const c10::FunctionSchema& schema) {
   const std::vector<ArgumentSpec>& specs = op.contract.arguments();
   bool is_same = schema.arguments().size() == specs.size();
@@ -150,7 +151,13 @@ void compare(const Operator& op, const c10::FunctionSchema& schema) {
     const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
     is_same = argument.name() == specs[i].name && is_written == specs[i].is_mutated();
   }
-  if (is_same) return;
+  const std::size_t outputs = op.contract.outputs().size();
+  if (is_same && schema.returns().size() == outputs) return;
+  if (is_same) {
+    throw Error(op.name + ": its schema " + op.schema + " returns " +
+                std::to_string(schema.returns().size()) + " values; its contract has " +
+                std::to_string(outputs) + " outputs");
+  }
   throw Error(op.name + ": its schema " + op.schema + " and its contract " + op.contract.text() +
               " differ in the arguments: each must have the same name in both, and be written "
               "in both, Tensor(a!) and mutated, or in neither");
@@ -169,13 +176,21 @@ Registration::Registration(const Operator& op, const Derivative& derivative)
   register_autocast(library_, op);
   // Last: if PyTorch refuses the schema, the name stays free.
   register_operator(op);
+  entry_.reset(&op);
 }
 
-Registration Registration::boxed(const Operator& op, CpuKernel cpu, const Derivative& derivative) {
+Registration Registration::boxed(const Operator& op, const CpuFunction& cpu,
+                                 const Derivative& derivative) {
+  Registration registration = without_cpu(op, derivative);
+  registration.library_.impl(op.name.c_str(),
+                             boxed_function<CpuBoxed>(c10::DispatchKey::CPU, op, cpu));
+  return registration;
+}
+
+Registration Registration::without_cpu(const Operator& op, const Derivative& derivative) {
   Registration registration(op, derivative);
   torch::Library& library = registration.library_;
   const char* name = op.name.c_str();
-  library.impl(name, boxed_function<CpuBoxed>(c10::DispatchKey::CPU, op, cpu));
   library.impl(name, boxed_function<GpuBoxed>(c10::DispatchKey::CUDA, op));
   library.impl(name, boxed_function<MetaBoxed>(c10::DispatchKey::Meta, op));
   library.impl(name,

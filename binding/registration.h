@@ -23,8 +23,11 @@ namespace truefuse::binding {
 /// same code.
 class Registration {
  public:
-  static Registration boxed(const Operator& op, CpuKernel cpu = nullptr,
+  static Registration boxed(const Operator& op, const CpuFunction& cpu = nullptr,
                             const Derivative& derivative = {});
+
+  /// The same without a kernel for CPU tensors, which somebody else registers.
+  static Registration without_cpu(const Operator& op, const Derivative& derivative = {});
 
   /// `get` returns the operator's description; `Signature` is its schema in C++, for instance
   /// at::Tensor(const at::Tensor&, const at::Tensor&, c10::string_view). PyTorch refuses a
@@ -35,9 +38,14 @@ class Registration {
  private:
   Registration(const Operator& op, const Derivative& derivative);
 
+  struct Unregister {
+    void operator()(const Operator* op) const { unregister_operator(*op); }
+  };
+
   std::shared_ptr<const Autograd> autograd_;
 
   torch::Library library_;
+  std::unique_ptr<const Operator, Unregister> entry_;  // In the engine's table.
 };
 
 namespace detail {

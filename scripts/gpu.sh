@@ -47,6 +47,7 @@ all() {
   export PYTHONPATH=$paths PYTHONUNBUFFERED=1 PYTHONPYCACHEPREFIX=$PWD/build/pycache
   stage doctor 120 "$python" -m truefuse doctor
   stage tests 400 "$python" -m pytest tests/gpu
+  stage adversarial 400 "$python" -m pytest tests/adversarial
   local case operator
   for case in operators/*/case.py; do
     operator=$(basename "$(dirname "$case")")

@@ -39,8 +39,7 @@ std::vector<jit::CacheEntry> compile_all(const std::vector<const Operator*>& ope
   std::vector<jit::BuildRequest> requests;
   for (const std::string& arch : archs) {
     for (const Operator* op : operators) {
-      for (const Operator::NamedVariant& variant : op->variants) {
-        if (!variant.is_for(arch)) continue;
+      for (const Operator::NamedVariant& variant : variants_for(*op, arch)) {
         jit::BuildRequest& request = requests.emplace_back();
         request.program = program_of(*op, variant.variant);
         request.label = op->name + " " + variant.label;

@@ -16,7 +16,7 @@ namespace {
 
 struct Row {
   const Operator* op;
-  const Operator::NamedVariant* variant;
+  Operator::NamedVariant variant;
   std::string error;
   jit::Built built;
   jit::Resources resources;
@@ -27,20 +27,20 @@ struct Row {
 
 void compile(Row& row, const std::string& arch) {
   jit::BuildRequest request;
-  request.program = program_of(*row.op, row.variant->variant);
-  request.label = row.op->name + " " + row.variant->label;
+  request.program = program_of(*row.op, row.variant.variant);
+  request.label = row.op->name + " " + row.variant.label;
   request.arch = arch;
   row.built = jit::build(request);
   const std::vector<jit::Resources> all = jit::resources_of(row.built.code);
   const auto found = std::find_if(all.begin(), all.end(), [&](const jit::Resources& resources) {
-    return resources.kernel == row.variant->kernel;
+    return resources.kernel == row.variant.kernel;
   });
   if (found == all.end()) {
-    throw Error("the object holds no kernel named " + std::string(row.variant->kernel));
+    throw Error("the object holds no kernel named " + std::string(row.variant.kernel));
   }
   row.resources = *found;
   row.occupancy =
-      jit::occupancy(*found, jit::parse_arch(row.built.target), row.variant->block_threads, 0);
+      jit::occupancy(*found, jit::parse_arch(row.built.target), row.variant.block_threads, 0);
   const std::string text = jit::disassemble(row.built.code, row.built.target);
   row.is_disassembled = !text.empty();
   row.memory = jit::memory_instructions_in(text, row.built.target);
@@ -49,7 +49,7 @@ void compile(Row& row, const std::string& arch) {
 void write(JsonWriter& json, const Row& row) {
   json.begin_object();
   json.key("operator").string(row.op->name);
-  json.key("label").string(row.variant->label);
+  json.key("label").string(row.variant.label);
   json.key("compiler").string(row.built.compiler);
   json.key("target").string(row.built.target);
   if (!row.error.empty()) {
@@ -82,9 +82,8 @@ char* truefuse_compile_table(const char* arch, int jobs) {
   return capi::answer([&](JsonWriter& json) {
     std::vector<capi::Row> rows;
     for (const Operator* op : registered_operators()) {
-      for (const Operator::NamedVariant& variant : op->variants) {
-        if (!variant.is_for(arch)) continue;
-        rows.push_back({op, &variant, {}, {}, {}, {}, {}, false});
+      for (Operator::NamedVariant& variant : variants_for(*op, arch)) {
+        rows.push_back({op, std::move(variant), {}, {}, {}, {}, {}, false});
       }
     }
     capi::in_parallel(rows.size(), jobs, [&](std::size_t i) {

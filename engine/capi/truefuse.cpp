@@ -25,9 +25,10 @@ const Operator& operator_named(const char* name) {
   throw Error("there is no operator \"" + std::string(name) + "\"; there are: " + known);
 }
 
-const Operator::NamedVariant& variant_named(const Operator& op, const std::string& label) {
+Operator::NamedVariant variant_named(const Operator& op, const std::string& label,
+                                     const std::string& arch) {
   std::string known;
-  for (const Operator::NamedVariant& variant : op.variants) {
+  for (const Operator::NamedVariant& variant : variants_for(op, arch)) {
     if (variant.label == label) return variant;
     known += (known.empty() ? "\"" : ", \"") + variant.label + '"';
   }
@@ -107,6 +108,7 @@ void write_operator(JsonWriter& json, const Operator& op) {
   json.key("schema").string(op.schema);
   json.key("summary").string(op.summary);
   json.key("contract").raw(op.contract.json());
+  json.key("tunable").boolean(op.variants_on != nullptr);
   json.key("variants").begin_array();
   for (const Operator::NamedVariant& variant : op.variants) {
     json.begin_object();
@@ -132,7 +134,7 @@ void write_reason(JsonWriter& json, const Operator& op, const jit::Cache::Listin
   json.key("modified").integer(listing.modified_unix_seconds);
   std::vector<std::string> differences;
   try {
-    const auto& variant = variant_named(op, listing.label.substr(op.name.size() + 1));
+    const auto variant = variant_named(op, listing.label.substr(op.name.size() + 1), target);
     const jit::BuildRequest request = request_for(op, variant);
     const auto compilers =
         jit::compilers_for(target, jit::search_paths(), part(listing.key, "compiler"));
@@ -207,7 +209,7 @@ char* truefuse_compile(const char* op_name, const char* arch, const char* label,
                        const char* compiler, int use_cache) {
   return capi::answer([&](JsonWriter& json) {
     const Operator& op = capi::operator_named(op_name);
-    const Operator::NamedVariant& variant = capi::variant_named(op, label);
+    const Operator::NamedVariant variant = capi::variant_named(op, label, arch);
     jit::BuildRequest request = capi::request_for(op, variant);
     request.arch = arch;
     request.compiler = compiler;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <system_error>
 
@@ -30,13 +31,23 @@ std::size_t name_length(std::string_view text) {
 
 }  // namespace
 
+Scanner Scanner::in_file(std::string_view file, std::string_view text, std::size_t begin,
+                         std::size_t end) {
+  Scanner scanner(file, text);
+  scanner.is_file_ = true;
+  scanner.position_ = begin;
+  scanner.end_ = end;
+  scanner.skip_space();
+  return scanner;
+}
+
 void Scanner::advance(std::size_t count) {
   position_ += count;
   skip_space();
 }
 
 void Scanner::skip_space() {
-  while (position_ < text_.size() && is_space(text_[position_])) ++position_;
+  while (position_ < end_ && is_space(text_[position_])) ++position_;
 }
 
 bool Scanner::accept(std::string_view token) {
@@ -113,7 +124,7 @@ void Scanner::fail_expected(std::string_view what) const {
     if (length == 0) {
       do {
         ++length;
-      } while (position_ + length < text_.size() && is_continuation(text_[position_ + length]));
+      } while (position_ + length < end_ && is_continuation(text_[position_ + length]));
     }
     found = "'" + std::string(rest().substr(0, length)) + "'";
   }
@@ -121,7 +132,9 @@ void Scanner::fail_expected(std::string_view what) const {
 }
 
 void Scanner::fail(std::size_t position, std::string_view sentence) const {
-  fail_at(subject_, text_, position, sentence);
+  if (!is_file_) fail_at(subject_, text_, position, sentence);
+  const auto line = 1 + std::count(text_.begin(), text_.begin() + position, '\n');
+  fail_at(std::string(subject_) + ":" + std::to_string(line), text_, position, sentence);
 }
 
 void fail_at(std::string_view subject, std::string_view text, std::size_t position,

@@ -16,12 +16,18 @@ namespace truefuse {
 /// Every failure is an Error of fail_at; `subject` says what the text is ("contract", "layout").
 class Scanner {
  public:
-  Scanner(std::string_view subject, std::string_view text) : subject_(subject), text_(text) {
+  Scanner(std::string_view subject, std::string_view text)
+      : subject_(subject), text_(text), end_(text.size()) {
     skip_space();
   }
 
+  /// Reads the bytes [begin, end) of the text of a file, in whose errors lines have numbers:
+  /// "<file>:<line>: ...".
+  static Scanner in_file(std::string_view file, std::string_view text, std::size_t begin,
+                         std::size_t end);
+
   std::size_t position() const { return position_; }
-  bool at_end() const { return position_ == text_.size(); }
+  bool at_end() const { return position_ == end_; }
 
   /// Takes `token` if the text continues with it.
   bool accept(std::string_view token);
@@ -48,13 +54,15 @@ class Scanner {
   [[noreturn]] void fail(std::size_t position, std::string_view sentence) const;
 
  private:
-  std::string_view rest() const { return text_.substr(position_); }
+  std::string_view rest() const { return text_.substr(position_, end_ - position_); }
   void advance(std::size_t count);
   void skip_space();
 
   std::string_view subject_;
   std::string_view text_;
   std::size_t position_ = 0;
+  std::size_t end_;
+  bool is_file_ = false;
 };
 
 }  // namespace truefuse

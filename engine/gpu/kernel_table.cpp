@@ -69,8 +69,8 @@ bool compiling_is_forbidden() {
   return text != nullptr && *text != '\0' && std::string_view(text) != "0";
 }
 
-std::string label_of(const Operator& op, const Launch& launch) {
-  for (const Operator::NamedVariant& candidate : op.variants) {
+std::string label_of(const Operator& op, const Launch& launch, const std::string& arch) {
+  for (const Operator::NamedVariant& candidate : variants_for(op, arch)) {
     if (candidate.variant == launch.variant && std::strcmp(candidate.kernel, launch.kernel) == 0) {
       return op.name + " " + candidate.label;
     }
@@ -97,8 +97,8 @@ const Function& load(const KernelId& id, const Launch& launch, bool may_compile)
 
   jit::BuildRequest request;
   request.program = program_of(*id.op, launch.variant);
-  request.label = label_of(*id.op, launch);
   request.arch = facts_of(id.device).arch;
+  request.label = label_of(*id.op, launch, request.arch);
   request.arch_is_reported_by_device = true;
   request.may_compile = may_compile;
   const jit::Built built = jit::build(request);
@@ -120,7 +120,11 @@ const DeviceFacts& facts_of(int device) {
   if (device < 0 || i >= kMaxDevices) {
     throw Error("device index " + std::to_string(device) + " is outside 0..63");
   }
-  std::call_once(asked[i], [&] { facts[i] = Driver::instance().facts(device); });
+  std::call_once(asked[i], [&] {
+    DeviceFacts found = Driver::instance().facts(device);
+    found.tuned = tuned_policies(found.arch);
+    facts[i] = std::move(found);
+  });
   return facts[i];
 }
 
@@ -155,8 +159,7 @@ void run(const Operator& op, const Call& call, int device, void* stream,
 }
 
 void prepare(const Operator& op, int device) {
-  for (const Operator::NamedVariant& named : op.variants) {
-    if (!named.is_for(facts_of(device).arch)) continue;
+  for (const Operator::NamedVariant& named : variants_for(op, facts_of(device).arch)) {
     Launch launch;
     launch.kernel = named.kernel;
     launch.variant = named.variant;

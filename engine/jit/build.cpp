@@ -8,6 +8,7 @@
 #include <truefuse/jit/build.h>
 #include <truefuse/jit/bundle.h>
 #include <truefuse/jit/cache.h>
+#include <truefuse/jit/diagnostics.h>
 #include <truefuse/jit/log.h>
 #include <truefuse/jit/statistics.h>
 
@@ -80,6 +81,10 @@ CacheEntry compile(Compiler& compiler, const BuildRequest& request, const Key& k
   CacheEntry entry;
   try {
     entry.code = compiler.compile(request.program, request.arch, request.options).code;
+  } catch (const Error& error) {
+    record(Event::failed, seconds_since(begin));
+    log_decision(error.what());
+    throw Error(on_one_screen(request.program, error.what()));
   } catch (...) {
     record(Event::failed, seconds_since(begin));
     throw;

@@ -46,15 +46,33 @@ void register_operator(const Operator& op) {
   state.operators.push_back(&op);
 }
 
+void unregister_operator(const Operator& op) {
+  Registry& state = registry();
+  const std::scoped_lock lock(state.mutex);
+  std::erase(state.operators, &op);
+}
+
 std::vector<const Operator*> registered_operators() {
   Registry& state = registry();
   const std::scoped_lock lock(state.mutex);
   return state.operators;
 }
 
+std::vector<Operator::NamedVariant> variants_for(const Operator& op, std::string_view arch) {
+  std::vector<Operator::NamedVariant> all = op.variants;
+  if (op.variants_on != nullptr) {
+    DeviceFacts device;
+    device.arch = arch;
+    device.tuned = tuned_policies(arch);
+    if (!device.tuned.empty()) all = op.variants_on(device);
+  }
+  std::erase_if(all, [&](const auto& variant) { return !variant.is_for(arch); });
+  return all;
+}
+
 const Operator* find_operator(std::string_view name) {
   for (const Operator* op : registered_operators()) {
-    if (op->name == name || op->qualified_name() == name) return op;
+    if (op->name == name || op->qualified_name() == name) return &op->now();
   }
   return nullptr;
 }
@@ -69,7 +87,10 @@ jit::Program program_of(const Operator& op, const Variant& variant) {
     constants.push_back({op.constants[i], std::to_string(variant.values[i])});
   }
   jit::Source source = op.source;
-  for (const auto& [name, text] : device_files()) source.files.emplace(name, text);
+  // A kernel in CUDA's own language includes "truefuse/sim/cuda.h" for the simulator.
+  for (const auto* files : {&device_files(), &sim_runtime_files()}) {
+    for (const auto& [name, text] : *files) source.files.emplace(name, text);
+  }
   return jit::resolve(source, constants);
 }
 

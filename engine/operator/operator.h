@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include <truefuse/core/error.h>
 #include <truefuse/core/tensor.h>
 #include <truefuse/jit/source.h>
+#include <truefuse/operator/policy.h>
 
 namespace truefuse {
 
@@ -25,6 +27,15 @@ struct DeviceFacts {
   int wave = 32;                    ///< Lanes per wave (warp).
   int max_shared_bytes = 48 << 10;  ///< Shared memory (LDS) one block can have without an opt-in.
   int max_shared_bytes_opt_in = 48 << 10;  ///< And with one, which a launch makes by itself.
+  std::vector<TunedPolicy> tuned;          ///< The user's choices for this architecture.
+
+  /// The choice for an operator and dtype; `standard`, where there is none.
+  LaunchPolicy policy(std::string_view op, DType dtype, const LaunchPolicy& standard) const {
+    for (const TunedPolicy& choice : tuned) {
+      if (choice.dtype == dtype && choice.op == op) return choice.policy.or_else(standard);
+    }
+    return standard;
+  }
 };
 
 struct Dim3 {
@@ -163,7 +174,7 @@ struct Operator {
   std::vector<std::string> constants;  ///< Names of Variant's values: "TF_VECTOR", ...
 
   /// A pure function of the call's dtypes, sizes, strides, pointer alignments and the device facts.
-  void (*plan)(const Call& call, const DeviceFacts& device, Plan& plan) = nullptr;
+  std::function<void(const Call& call, const DeviceFacts& device, Plan& plan)> plan;
 
   /// Looks into the call's int32 and int64 tensors (indices, counts), which are in host memory here
   /// whatever the device says; throws Error. Null: any value will do. Called before the CPU path
@@ -186,17 +197,32 @@ struct Operator {
   };
   std::vector<NamedVariant> variants;
 
+  /// For an operator whose plan asks DeviceFacts::policy: the variants that it can ask for on such
+  /// a device. Null: `variants`, whatever the device.
+  std::vector<NamedVariant> (*variants_on)(const DeviceFacts& device) = nullptr;
+
+  /// Of an operator whose sources may change while the process runs: the description as they are
+  /// now, with the same schema and contract. What it returns lives for the rest of the process, and
+  /// kernels are kept by its address, so no call runs code of an older one. Empty: this one.
+  std::function<const Operator&()> latest;
+  const Operator& now() const { return latest ? latest() : *this; }
+
   std::string qualified_name() const { return name_space + "::" + name; }
 };
 
 /// Adds an operator to the process-wide table. Throws Error if the name is taken. `op` must live
-/// for the rest of the process.
+/// for the rest of the process, or until it is removed.
 void register_operator(const Operator& op);
+void unregister_operator(const Operator& op);
 
 /// All registered operators, in order of registration.
 std::vector<const Operator*> registered_operators();
 
-/// Null if there is none of that name ("bias_gelu" or "truefuse::bias_gelu").
+/// The variants that a plan can ask for on a device of this architecture.
+std::vector<Operator::NamedVariant> variants_for(const Operator& op, std::string_view arch);
+
+/// Null if there is none of that name ("bias_gelu" or "truefuse::bias_gelu"). As its sources are
+/// now: throws Error if they cannot be read.
 const Operator* find_operator(std::string_view name);
 
 /// The program of one variant: constants in front of the operator's source, every include resolved.

@@ -101,8 +101,7 @@ const std::string& executable_of(const Operator& op, const Variant& variant,
       std::tuple<const Operator*, std::string, std::vector<std::string>, std::vector<std::int64_t>>;
   static std::mutex mutex;
   static std::map<Id, std::string> made;
-  const Id id(&op, device.arch, options_of(device),
-              {variant.begin(), variant.end()});
+  const Id id(&op, device.arch, options_of(device), {variant.begin(), variant.end()});
   {
     const std::scoped_lock lock(mutex);
     if (const auto found = made.find(id); found != made.end()) return found->second;

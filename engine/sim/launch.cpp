@@ -17,11 +17,16 @@ void add_pointer(SimParameters& parameters, const void* pointer,
     parameters.add_null();
     return;
   }
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const std::uintptr_t begin = address(ranges[i].begin);
-    if (address(pointer) < begin || address(pointer) - begin > ranges[i].bytes) continue;
-    parameters.add_pointer(static_cast<std::uint32_t>(i), address(pointer) - begin);
-    return;
+  // The end of one range may be the beginning of the next, which is meant then.
+  for (const std::size_t past_the_end : {0, 1}) {
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      const std::uintptr_t begin = address(ranges[i].begin);
+      if (address(pointer) < begin || address(pointer) - begin >= ranges[i].bytes + past_the_end) {
+        continue;
+      }
+      parameters.add_pointer(static_cast<std::uint32_t>(i), address(pointer) - begin);
+      return;
+    }
   }
   throw Error("a kernel parameter points into none of the " + std::to_string(ranges.size()) +
               " memory ranges of the simulated launch");

@@ -27,7 +27,8 @@ const Operator& bias_gelu_backward_operator() {
     description.source = {"bias_gelu/backward.hip", operators::bias_gelu_files()};
     description.constants = bias_gelu::backward::constant_names();
     description.plan = bias_gelu::backward::plan;
-    description.variants = bias_gelu::backward::variants();
+    description.variants = bias_gelu::backward::variants({});
+    description.variants_on = bias_gelu::backward::variants;
     return description;
   }();
   return op;

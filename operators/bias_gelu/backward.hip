@@ -7,7 +7,7 @@
 // of partial sums; or as the result, where one tile has all rows.
 //
 // Constants: TF_STAGE (1 gradients, 2 sum), TF_STORAGE (see StorageOf), TF_EXACT, TF_VECTOR,
-// TF_ROWS, TF_ONE_ROW_DIM.
+// TF_ROWS, TF_ONE_ROW_DIM, TF_THREADS.
 
 #include "truefuse/device.h"
 #include "truefuse/operators/common/device_arithmetic.h"
@@ -17,7 +17,7 @@
 using namespace truefuse::common;
 using Storage = StorageOf<TF_STORAGE>::Type;
 using Value = tf::Compute<Storage>;
-constexpr int kThreads = 256;
+constexpr int kThreads = TF_THREADS;
 
 /// Adds up `count` values of each thread over the threads of a column, which lie 2^threads_x_log2
 /// apart; the sums are those of the threads with thread_y 0. `shared` has room for the block's.
@@ -54,7 +54,7 @@ TF_DEVICE Vector load_columns(const Storage* row, tf::i64 column, tf::i64 stride
   return values;
 }
 
-TF_KERNEL(256)
+TF_KERNEL(TF_THREADS)
 void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums,
                         const Storage* grad_out, const Storage* x, const Storage* bias,
                         tf::i64 rows, tf::i64 hidden, tf::i64 grad_stride, tf::i64 bias_stride,
@@ -96,8 +96,8 @@ void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums
             auto gradients = tf::to_float(grad_values[r]);
             TF_UNROLL for (int i = 0; i < TF_VECTOR; ++i) {
               gradients[i] *=
-                  gelu_derivative<DeviceArithmetic<Value>, kForm, precision_of<Storage>()>(
-                      values[i] + added[i]);
+                  gelu_derivative<DeviceArithmetic<Value>, kForm, kPrecisionOf<Storage>>(values[i] +
+                                                                                         added[i]);
               sums[i] += gradients[i];
             }
             if (grad_x) {
@@ -124,7 +124,7 @@ void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums
 
 #else
 
-TF_KERNEL(256)
+TF_KERNEL(TF_THREADS)
 void bias_gelu_backward_sum(Storage* grad_bias, const Value* partial_sums, tf::i64 row_tiles,
                             tf::i64 hidden, tf::u32 threads_x_log2, tf::u32 column_tiles) {
   TF_SHARED(Value, shared, kThreads);

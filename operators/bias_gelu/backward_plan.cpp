@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kName = "bias_gelu_backward";
 constexpr const char* kGradients = "bias_gelu_backward";
 constexpr const char* kSum = "bias_gelu_backward_sum";
-constexpr std::uint32_t kThreads = 256;
+constexpr int kThreads = 256;
 constexpr std::uint32_t kWidestLog2 = 5;  // Narrow tiles: more rows are summed inside a block.
 constexpr std::int64_t kFewestRows = 8;   // Per thread, so that partial sums are little traffic.
 constexpr std::int64_t kMostRows = 1 << 20;
@@ -20,16 +20,22 @@ constexpr std::int64_t kBlocksPerMultiprocessor = 32;
 
 /// Rows per thread whose loads are in flight at once. A vector of grad_out and one of x are two
 /// wide loads already, and further rows would cost registers and so waves.
-std::int64_t rows_at_once(std::int64_t vector) { return vector == 1 ? 4 : 1; }
+LaunchPolicy policy_of(DType dtype, std::int64_t vector, const DeviceFacts& device) {
+  LaunchPolicy policy = device.policy(kName, dtype, {kThreads, 1});
+  if (vector == 1) policy.rows = 4;
+  return policy;
+}
 
-Variant gradients_variant(DType dtype, bool exact, std::int64_t vector, bool one_row_dim) {
+Variant gradients_variant(DType dtype, bool exact, std::int64_t vector, bool one_row_dim,
+                          const LaunchPolicy& policy) {
   Variant variant;
   variant.add(1);
   variant.add(common::storage_code(dtype));
   variant.add(exact ? 1 : 0);
   variant.add(vector);
-  variant.add(rows_at_once(vector));
+  variant.add(policy.rows);
   variant.add(one_row_dim ? 1 : 0);
+  variant.add(policy.threads);
   return variant;
 }
 
@@ -38,6 +44,7 @@ Variant sum_variant(DType dtype) {
   variant.add(2);
   variant.add(common::storage_code(dtype));
   for (int i = 0; i < 4; ++i) variant.add(1);  // It looks at none of these.
+  variant.add(kThreads);
   return variant;
 }
 
@@ -78,7 +85,8 @@ void plan_sum(const Call& call, std::int64_t row_tiles, Plan& plan) {
 }  // namespace
 
 std::vector<std::string> constant_names() {
-  return {"TF_STAGE", "TF_STORAGE", "TF_EXACT", "TF_VECTOR", "TF_ROWS", "TF_ONE_ROW_DIM"};
+  return {"TF_STAGE", "TF_STORAGE",     "TF_EXACT",  "TF_VECTOR",
+          "TF_ROWS",  "TF_ONE_ROW_DIM", "TF_THREADS"};
 }
 
 void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
@@ -103,11 +111,13 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
     return static_cast<std::uint32_t>(stride == 1 && (vector == 1 || is_aligned));
   };
 
+  const LaunchPolicy policy = policy_of(x.dtype, vector, device);
+  const auto threads = static_cast<std::uint32_t>(policy.threads);
   const std::uint32_t log2 = common::threads_x_log2((hidden + vector - 1) / vector, kWidestLog2);
-  const std::int64_t threads_y = kThreads >> log2;
+  const std::int64_t threads_y = threads >> log2;
   const std::int64_t tile_columns = (std::int64_t{1} << log2) * vector;
   const std::int64_t each = rows_each(rows.count(), (hidden + tile_columns - 1) / tile_columns,
-                                      threads_y, rows_at_once(vector), device);
+                                      threads_y, policy.rows, device);
   const common::TileMap tiles =
       common::cut_into_tiles(kName, rows.count(), hidden, threads_y * each, tile_columns);
   const std::int64_t row_tiles = tiles.count / tiles.column_tiles;
@@ -116,9 +126,9 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   Launch& launch = plan.add();
   launch.kernel = kGradients;
   launch.variant = gradients_variant(x.dtype, call.text(kApproximate) == "none", vector,
-                                     rows.dims() <= 1 && grad_rows.dims() <= 1);
-  launch.grid = {common::blocks_for(tiles, kThreads), 1, 1};
-  launch.block = {kThreads, 1, 1};
+                                     rows.dims() <= 1 && grad_rows.dims() <= 1, policy);
+  launch.grid = {common::blocks_for(tiles, threads), 1, 1};
+  launch.block = {threads, 1, 1};
   KernelParameters& parameters = launch.parameters;
   parameters.add(grad_x);
   parameters.add(bias_wanted && !in_parts ? call.outputs[kGradBias].data : nullptr);
@@ -147,16 +157,16 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   plan_sum(call, row_tiles, plan);
 }
 
-std::vector<Operator::NamedVariant> variants() {
+std::vector<Operator::NamedVariant> variants(const DeviceFacts& device) {
   std::vector<Operator::NamedVariant> all;
   const auto add = [&](const std::string& label, const char* kernel, const Variant& variant,
-                       bool shown) {
+                       bool shown, int threads) {
     Operator::NamedVariant named;
     named.label = label;
     named.kernel = kernel;
     named.variant = variant;
     named.shown = shown;
-    named.block_threads = kThreads;
+    named.block_threads = threads;
     all.push_back(std::move(named));
   };
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
@@ -165,14 +175,15 @@ std::vector<Operator::NamedVariant> variants() {
       for (const bool vectorised : {true, false}) {
         for (const bool one_row_dim : {true, false}) {
           const std::int64_t vector = vectorised ? common::elements_per_access(dtype) : 1;
+          const LaunchPolicy policy = policy_of(dtype, vector, device);
           add(name + (exact ? " none" : " tanh") + (vectorised ? " vector" : " element") +
                   (one_row_dim ? "" : " rows-nd"),
-              kGradients, gradients_variant(dtype, exact, vector, one_row_dim),
-              vectorised && one_row_dim);
+              kGradients, gradients_variant(dtype, exact, vector, one_row_dim, policy),
+              vectorised && one_row_dim, policy.threads);
         }
       }
     }
-    add(name + " sum", kSum, sum_variant(dtype), true);
+    add(name + " sum", kSum, sum_variant(dtype), true, kThreads);
   }
   return all;
 }

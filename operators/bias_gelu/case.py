@@ -28,27 +28,29 @@ def reference(x: Tensor, bias: Tensor, *, approximate: str) -> Tensor:
     v = x + bias
     cut = v.clamp(-100, 100)  # beyond, the factor is 0 or 1, and its derivative would be inf * 0
     if approximate == "tanh":
-        factor = torch.sigmoid(2 * SQRT_2_OVER_PI * (cut + 0.044715 * cut**3))
+        factor = _sigmoid(2 * SQRT_2_OVER_PI * (cut + 0.044715 * cut**3))
     else:
         factor = 0.5 * torch.special.erfc(-cut * SQRT_HALF)
     return torch.where(v == -math.inf, -0.0, v * factor)  # the limit, where inf * 0 says nothing
 
 
+def _sigmoid(u: Tensor) -> Tensor:
+    """1 / (1 + exp(-u)), where exp(-u) may overflow."""
+    return torch.exp(-torch.logaddexp(-u, torch.zeros_like(u)))
+
+
 def _derivative(v: Tensor, approximate: str) -> tuple[Tensor, Tensor]:
-    """gelu'(v) without cancellation, and the size of its two summands; limits at the infinities."""
+    """gelu'(v) without cancellation, and the size of its two summands. Beyond the cut it is 0 or 1."""
+    v = v.clamp(-100, 100)
     if approximate == "tanh":
         u = 2 * SQRT_2_OVER_PI * (v + 0.044715 * v**3)
-        rising = torch.exp(-torch.logaddexp(-u, torch.zeros_like(u)))  # exp(-u) would overflow
+        rising = _sigmoid(u)
         slope = 2 * SQRT_2_OVER_PI * (1 + 3 * 0.044715 * v * v)
         bump = v * rising * (1 / (1 + torch.exp(u))) * slope
     else:
         rising = 0.5 * torch.special.erfc(-v * SQRT_HALF)
         bump = v * torch.exp(-v * v / 2) / math.sqrt(2 * math.pi)
-    limit = v.isinf()
-    return (
-        torch.where(limit, (v > 0).double(), rising + bump),
-        torch.where(limit, 1.0, rising + bump.abs()),
-    )
+    return rising + bump, rising + bump.abs()
 
 
 def reference_gradients(

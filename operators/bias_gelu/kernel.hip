@@ -4,7 +4,8 @@
 // their bias once and walks down TF_ROWS rows, whose loads are all in flight before the first
 // result is needed.
 //
-// Constants: TF_STORAGE (see StorageOf), TF_EXACT, TF_VECTOR, TF_ROWS, TF_ONE_ROW_DIM.
+// Constants: TF_STORAGE (see StorageOf), TF_EXACT, TF_VECTOR, TF_ROWS, TF_ONE_ROW_DIM,
+// TF_THREADS.
 
 #include "truefuse/device.h"
 #include "truefuse/operators/common/device_arithmetic.h"
@@ -22,12 +23,12 @@ TF_DEVICE Vector gelu_of_sum(const Vector& x, const Vector& bias) {
   auto sum = tf::to_float(x);
   const auto added = tf::to_float(bias);
   TF_UNROLL for (int i = 0; i < TF_VECTOR; ++i) {
-    sum[i] = gelu<Arithmetic, kForm, precision_of<Storage>()>(sum[i] + added[i]);
+    sum[i] = gelu<Arithmetic, kForm, kPrecisionOf<Storage>>(sum[i] + added[i]);
   }
   return tf::from_float<Storage>(sum);
 }
 
-TF_KERNEL(128)
+TF_KERNEL(TF_THREADS)
 void bias_gelu_forward(Storage* out, const Storage* x, const Storage* bias, tf::i64 rows,
                        tf::i64 hidden, tf::i64 bias_stride, tf::u32 bias_is_vector,
                        tf::u32 threads_x_log2, TileMap tiles, TF_PARAMETER RowMap map) {

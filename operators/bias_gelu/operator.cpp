@@ -22,7 +22,8 @@ const Operator& bias_gelu_operator() {
     description.source = {"bias_gelu/kernel.hip", operators::bias_gelu_files()};
     description.constants = bias_gelu::constant_names();
     description.plan = bias_gelu::plan;
-    description.variants = bias_gelu::variants();
+    description.variants = bias_gelu::variants({});
+    description.variants_on = bias_gelu::variants;
     return description;
   }();
   return op;

@@ -16,7 +16,7 @@ inline constexpr std::size_t kX = 0, kBias = 1, kApproximate = 2;
 void plan(const Call& call, const DeviceFacts& device, Plan& plan);
 
 /// All that `plan` can ask for.
-std::vector<Operator::NamedVariant> variants();
+std::vector<Operator::NamedVariant> variants(const DeviceFacts& device);
 
 /// The names of a variant's constants, in order.
 std::vector<std::string> constant_names();

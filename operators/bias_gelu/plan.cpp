@@ -8,23 +8,25 @@
 namespace truefuse::bias_gelu {
 namespace {
 
-constexpr std::uint32_t kThreads = 128;
-
-/// Rows per thread, measured on an H200: more loads in flight cost registers and so waves, hence
+/// Rows of a thread, measured on an H200: more loads in flight cost registers and so waves, hence
 /// one 16-byte access where an element is dear to compute or a second row would take more than 32
 /// registers, and two where neither is so. Single elements make up for their size with more rows.
-std::int64_t rows_per_thread(DType dtype, std::int64_t vector) {
-  if (vector == 1) return 8;
-  return dtype == DType::f16 ? 2 : 1;
+LaunchPolicy policy_of(DType dtype, std::int64_t vector, const DeviceFacts& device) {
+  const LaunchPolicy standard{128, dtype == DType::f16 ? 2 : 1};
+  LaunchPolicy policy = device.policy("bias_gelu", dtype, standard);
+  if (vector == 1) policy.rows = 8;
+  return policy;
 }
 
-Variant variant_of(DType dtype, bool exact, std::int64_t vector, bool one_row_dim) {
+Variant variant_of(DType dtype, bool exact, std::int64_t vector, bool one_row_dim,
+                   const LaunchPolicy& policy) {
   Variant variant;
   variant.add(common::storage_code(dtype));
   variant.add(exact ? 1 : 0);
   variant.add(vector);
-  variant.add(rows_per_thread(dtype, vector));
+  variant.add(policy.rows);
   variant.add(one_row_dim ? 1 : 0);
+  variant.add(policy.threads);
   return variant;
 }
 
@@ -33,10 +35,10 @@ constexpr const char* kKernel = "bias_gelu_forward";
 }  // namespace
 
 std::vector<std::string> constant_names() {
-  return {"TF_STORAGE", "TF_EXACT", "TF_VECTOR", "TF_ROWS", "TF_ONE_ROW_DIM"};
+  return {"TF_STORAGE", "TF_EXACT", "TF_VECTOR", "TF_ROWS", "TF_ONE_ROW_DIM", "TF_THREADS"};
 }
 
-void plan(const Call& call, const DeviceFacts& /*device*/, Plan& plan) {
+void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   const TensorView& x = call.tensor(kX);
   const TensorView& bias = call.tensor(kBias);
   const TensorView& out = call.outputs[0];
@@ -52,16 +54,18 @@ void plan(const Call& call, const DeviceFacts& /*device*/, Plan& plan) {
   const bool bias_is_vector =
       vector == 1 ? bias_stride == 1 : bias_stride == 1 && common::is_aligned(bias.data);
 
+  const LaunchPolicy policy = policy_of(x.dtype, vector, device);
+  const auto threads = static_cast<std::uint32_t>(policy.threads);
   const std::uint32_t log2 = common::threads_x_log2((hidden + vector - 1) / vector);
-  const common::TileMap tiles = common::cut_into_tiles(
-      "bias_gelu", rows.count(), hidden, (kThreads >> log2) * rows_per_thread(x.dtype, vector),
-      (std::int64_t{1} << log2) * vector);
+  const common::TileMap tiles =
+      common::cut_into_tiles("bias_gelu", rows.count(), hidden, (threads >> log2) * policy.rows,
+                             (std::int64_t{1} << log2) * vector);
 
   Launch& launch = plan.add();
   launch.kernel = kKernel;
-  launch.variant = variant_of(x.dtype, exact, vector, rows.dims() <= 1);
-  launch.grid = {common::blocks_for(tiles, kThreads), 1, 1};
-  launch.block = {kThreads, 1, 1};
+  launch.variant = variant_of(x.dtype, exact, vector, rows.dims() <= 1, policy);
+  launch.grid = {common::blocks_for(tiles, threads), 1, 1};
+  launch.block = {threads, 1, 1};
   launch.shared_bytes = 0;
   launch.parameters.add(out.data);
   launch.parameters.add(x.data);
@@ -75,7 +79,7 @@ void plan(const Call& call, const DeviceFacts& /*device*/, Plan& plan) {
   launch.parameters.add(common::row_map("bias_gelu", "x", rows));
 }
 
-std::vector<Operator::NamedVariant> variants() {
+std::vector<Operator::NamedVariant> variants(const DeviceFacts& device) {
   std::vector<Operator::NamedVariant> all;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     for (const bool exact : {false, true}) {
@@ -85,10 +89,11 @@ std::vector<Operator::NamedVariant> variants() {
           named.label = std::string(short_name(dtype)) + (exact ? " none" : " tanh") +
                         (vectorised ? " vector" : " element") + (one_row_dim ? "" : " rows-nd");
           named.kernel = kKernel;
-          named.variant = variant_of(
-              dtype, exact, vectorised ? common::elements_per_access(dtype) : 1, one_row_dim);
+          const std::int64_t vector = vectorised ? common::elements_per_access(dtype) : 1;
+          const LaunchPolicy policy = policy_of(dtype, vector, device);
+          named.variant = variant_of(dtype, exact, vector, one_row_dim, policy);
           named.shown = vectorised && one_row_dim;
-          named.block_threads = kThreads;
+          named.block_threads = policy.threads;
           all.push_back(std::move(named));
         }
       }

@@ -48,10 +48,8 @@ struct DeviceArithmetic {
 };
 
 template <class T>
-TF_DEVICE constexpr Precision precision_of() {
-  return tf::IsSame<T, tf::f16>::value    ? Precision::kF16
-         : tf::IsSame<T, tf::bf16>::value ? Precision::kBf16
-                                          : Precision::kFull;
-}
+constexpr Precision kPrecisionOf = tf::IsSame<T, tf::f16>::value    ? Precision::kF16
+                                   : tf::IsSame<T, tf::bf16>::value ? Precision::kBf16
+                                                                    : Precision::kFull;
 
 }  // namespace truefuse::common

@@ -4,13 +4,14 @@
 // inputs: one pass over memory, whatever the strides.
 //
 // The plan (elementwise_plan.h) lays all operands, outputs first, over one grid of rows and
-// columns. A block of 128 threads covers a tile: 2^threads_x_log2 threads side by side along the
-// columns, the others below them along the rows. Each thread owns TF_VECTOR neighbouring columns
-// and walks down TF_ROWS rows, whose loads are all in flight before the first result is needed.
-// Tiles are numbered along the columns first, so neighbouring blocks touch neighbouring memory.
-// Tile numbers are 32 bits wide, offsets 64: any size is addressed by the same code.
+// columns. A block of TF_THREADS threads covers a tile: 2^threads_x_log2 threads side by side along
+// the columns, the others below them along the rows. Each thread owns TF_VECTOR neighbouring
+// columns and walks down TF_ROWS rows, whose loads are all in flight before the first result is
+// needed. Tiles are numbered along the columns first, so neighbouring blocks touch neighbouring
+// memory. Tile numbers are 32 bits wide, offsets 64: any size is addressed by the same code.
 //
-// Constants: TF_STORAGE (of StorageOf), TF_VECTOR, TF_ROWS, TF_ROW_DIMS (1 or kMaxRowDims).
+// Constants: TF_STORAGE (of StorageOf), TF_VECTOR, TF_ROWS, TF_ROW_DIMS (1 or kMaxRowDims),
+// TF_THREADS.
 
 #include "truefuse/device.h"
 
@@ -22,7 +23,7 @@ namespace truefuse::common::elementwise {
 using Storage = StorageOf<TF_STORAGE>::Type;
 using Value = tf::Compute<Storage>;
 using Arithmetic = DeviceArithmetic<Value>;
-constexpr Precision kPrecision = precision_of<Storage>();
+constexpr Precision kPrecision = kPrecisionOf<Storage>;
 
 template <int kOperands>
 using Grid = ElementwiseGrid<kOperands, TF_ROW_DIMS>;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include <truefuse/core/error.h>
@@ -11,14 +12,14 @@ namespace {
 /// As bias_gelu's, measured on an H200: one 16-byte access where an element is dear to compute and
 /// two where it is cheap, which several inputs make by themselves. Single elements make up for
 /// their size with more rows.
-std::int64_t rows_per_thread(const ElementwiseForm& form) {
-  if (!form.vectorised) return form.inputs > 1 ? 4 : 8;
-  return size_of(form.dtype) == 2 && form.inputs == 1 ? 2 : 1;
+LaunchPolicy standard_policy(const ElementwiseForm& form) {
+  if (!form.vectorised) return {128, form.inputs > 1 ? 4 : 8};
+  return {128, size_of(form.dtype) == 2 && form.inputs == 1 ? 2 : 1};
 }
 
 /// The rows and columns. Memory without gaps is cut anew into rows of one block's width.
 template <int kOperands, int kRowDims>
-void lay_out(const Space& space, std::int64_t vector, ElementwiseGrid<kOperands, kRowDims>& grid) {
+void lay_out(const Space& space, std::int64_t width, ElementwiseGrid<kOperands, kRowDims>& grid) {
   grid.columns = space.size(0);
   grid.rows = space.elements() / grid.columns;
   grid.last_columns = grid.columns;
@@ -33,7 +34,7 @@ void lay_out(const Space& space, std::int64_t vector, ElementwiseGrid<kOperands,
   for (std::size_t k = 0; k < std::size_t{kOperands}; ++k)
     grid.column_strides[k] = space.stride(k, 0);
   if (space.dims() > 1) return;
-  grid.columns = kElementwiseThreads * vector;
+  grid.columns = width;
   grid.rows = (space.elements() + grid.columns - 1) / grid.columns;
   grid.last_columns = space.elements() - (grid.rows - 1) * grid.columns;
   grid.row_sizes[0] = grid.rows;
@@ -47,14 +48,17 @@ void add_grid(std::string_view op_name, const Space& space, const ElementwiseFor
               std::size_t loose, Launch& launch) {
   ElementwiseGrid<kOperands, kRowDims> grid;
   const std::int64_t vector = form.vectorised ? elements_per_access(space.dtype()) : 1;
-  lay_out(space, vector, grid);
-  grid.threads_x_log2 = threads_x_log2((grid.columns + vector - 1) / vector);
+  const auto threads = static_cast<std::uint32_t>(form.policy.threads);
+  lay_out(space, threads * vector, grid);
+  // As wide as the block: then the tiles of memory without gaps are one thread high.
+  grid.threads_x_log2 =
+      threads_x_log2((grid.columns + vector - 1) / vector, std::bit_width(threads) - 1);
   grid.tiles = cut_into_tiles(op_name, grid.rows, grid.columns,
-                              (kElementwiseThreads >> grid.threads_x_log2) * rows_per_thread(form),
+                              (threads >> grid.threads_x_log2) * form.policy.rows,
                               (std::int64_t{1} << grid.threads_x_log2) * vector);
   grid.loose_is_vector = loose < space.operands() && space.is_vector(loose) ? 1 : 0;
-  launch.grid = {blocks_for(grid.tiles, kElementwiseThreads), 1, 1};
-  launch.block = {kElementwiseThreads, 1, 1};
+  launch.grid = {blocks_for(grid.tiles, threads), 1, 1};
+  launch.block = {threads, 1, 1};
   launch.shared_bytes = 0;
   launch.parameters.add(grid);
 }
@@ -140,36 +144,48 @@ std::string ElementwiseForm::label() const {
 }
 
 std::vector<std::string> elementwise_constants() {
-  return {"TF_STORAGE", "TF_VECTOR", "TF_ROWS", "TF_ROW_DIMS"};
+  return {"TF_STORAGE", "TF_VECTOR", "TF_ROWS", "TF_ROW_DIMS", "TF_THREADS"};
 }
 
 Variant elementwise_variant(const ElementwiseForm& form) {
   Variant variant;
   variant.add(storage_code(form.dtype));
   variant.add(form.vectorised ? elements_per_access(form.dtype) : 1);
-  variant.add(rows_per_thread(form));
+  variant.add(form.policy.rows);
   variant.add(form.one_row_dim ? 1 : kMaxRowDims);
+  variant.add(form.policy.threads);
   return variant;
 }
 
-std::vector<ElementwiseForm> elementwise_forms(std::size_t inputs) {
+std::vector<ElementwiseForm> elementwise_forms(std::string_view op_name, std::size_t inputs,
+                                               const DeviceFacts& device) {
   std::vector<ElementwiseForm> forms;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     for (const bool vectorised : {true, false}) {
       for (const bool one_row_dim : {true, false}) {
-        forms.push_back({dtype, inputs, vectorised, one_row_dim});
+        forms.push_back(elementwise_form(op_name, dtype, inputs, vectorised, one_row_dim, device));
       }
     }
   }
   return forms;
 }
 
-ElementwiseForm elementwise_form(const Space& space, std::size_t inputs, std::size_t loose) {
+ElementwiseForm elementwise_form(std::string_view op_name, DType dtype, std::size_t inputs,
+                                 bool vectorised, bool one_row_dim, const DeviceFacts& device) {
+  ElementwiseForm form{dtype, inputs, vectorised, one_row_dim, {}};
+  const LaunchPolicy standard = standard_policy(form);
+  form.policy = device.policy(op_name, dtype, standard);
+  if (!vectorised) form.policy.rows = standard.rows;
+  return form;
+}
+
+ElementwiseForm elementwise_form(std::string_view op_name, const Space& space, std::size_t inputs,
+                                 const DeviceFacts& device, std::size_t loose) {
   bool vectorised = true;
   for (std::size_t k = 0; vectorised && k < space.operands(); ++k) {
     vectorised = k == loose || space.is_vector(k);
   }
-  return {space.dtype(), inputs, vectorised, space.dims() <= 2};
+  return elementwise_form(op_name, space.dtype(), inputs, vectorised, space.dims() <= 2, device);
 }
 
 void add_elementwise_grid(std::string_view op_name, const Space& space, const ElementwiseForm& form,

@@ -18,7 +18,6 @@ namespace truefuse::common {
 
 inline constexpr std::size_t kMaxOperands = 5;
 inline constexpr std::size_t kMaxDims = 64;  // As PyTorch.
-inline constexpr std::uint32_t kElementwiseThreads = 128;
 
 /// A tensor seen through the common sizes: where it begins and its strides, in elements.
 struct Operand {
@@ -70,6 +69,7 @@ struct ElementwiseForm {
   std::size_t inputs;
   bool vectorised;  ///< Accesses of 16 bytes; else single elements.
   bool one_row_dim;
+  LaunchPolicy policy;
 
   std::string label() const;  ///< Such as "bf16 vector".
   bool plain() const { return vectorised && one_row_dim; }
@@ -79,13 +79,18 @@ struct ElementwiseForm {
 std::vector<std::string> elementwise_constants();
 Variant elementwise_variant(const ElementwiseForm& form);
 
-/// All forms of a kernel of so many inputs.
-std::vector<ElementwiseForm> elementwise_forms(std::size_t inputs);
+/// All forms of an operator's kernel of so many inputs.
+std::vector<ElementwiseForm> elementwise_forms(std::string_view op_name, std::size_t inputs,
+                                               const DeviceFacts& device);
 
 /// Whole vectors where every operand allows them, but for operand `loose`, if any, which the kernel
 /// reads with any strides.
-ElementwiseForm elementwise_form(const Space& space, std::size_t inputs,
-                                 std::size_t loose = kMaxOperands);
+ElementwiseForm elementwise_form(std::string_view op_name, const Space& space, std::size_t inputs,
+                                 const DeviceFacts& device, std::size_t loose = kMaxOperands);
+
+/// The form in vectors, or in single elements.
+ElementwiseForm elementwise_form(std::string_view op_name, DType dtype, std::size_t inputs,
+                                 bool vectorised, bool one_row_dim, const DeviceFacts& device);
 
 /// Fills in the grid, the block and, behind the parameters that are there, the ElementwiseGrid.
 /// Throws Error in the name of the operator for more dimensions or tiles than a kernel walks over.

@@ -53,11 +53,12 @@ struct Swish {
     const V q = e * s.high;
     const V q_low = A::fma(e, s.low, A::fma(e, s.high, -q));
     value = A::below_zero(x, c * (q + q_low), x * s.rounded);
-    // g sigmoid(x) (1 + x sigmoid(-x)); both sigmoids in two parts.
+    // sigmoid(x) (1 + x sigmoid(-x)); both sigmoids in two parts. g comes last: one that is
+    // infinite, times the low part, would be NaN, and g slope can overflow where the product does
+    // not.
     const V slope =
         A::fma(c, A::below_zero(x, s.high, q), A::fma(c, A::below_zero(x, s.low, q_low), V(S(1))));
-    const V scaled = g * slope;
-    return A::fma(scaled, A::below_zero(x, q, s.high), scaled * A::below_zero(x, q_low, s.low));
+    return g * A::fma(slope, A::below_zero(x, q, s.high), slope * A::below_zero(x, q_low, s.low));
   }
 
  private:

@@ -136,13 +136,13 @@ struct Backward {
   }
 };
 
-TF_KERNEL(128)
+TF_KERNEL(TF_THREADS)
 void gated_forward(Storage* out, const Storage* gate, const Storage* up, Options options,
                    Grid<3> grid) {
   elementwise::walk(grid, Forward{grid, options, out, gate, up});
 }
 
-TF_KERNEL(128)
+TF_KERNEL(TF_THREADS)
 void gated_backward(Storage* grad_gate, Storage* grad_up, const Storage* grad_out,
                     const Storage* gate, const Storage* up, Options options, Grid<5> grid) {
   elementwise::walk(grid, Backward{grid, options, grad_gate, grad_up, grad_out, gate, up});

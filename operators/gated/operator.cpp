@@ -84,7 +84,10 @@ const Operator& made() {
     description.source = {"gated/kernel.hip", operators::gated_files()};
     description.constants = constant_names();
     description.plan = plan<kGeglu, kPacked, kBackward>;
-    description.variants = variants(kind);
+    description.variants = variants(kind, {});
+    description.variants_on = [](const DeviceFacts& device) {
+      return gated::variants({kGeglu, kPacked, kBackward}, device);
+    };
     return description;
   }();
   return op;

@@ -57,7 +57,7 @@ template <bool kGeglu, bool kPacked, bool kBackward>
 void plan(const Call& call, const DeviceFacts& device, Plan& plan);
 
 /// All that they can ask for.
-std::vector<Operator::NamedVariant> variants(const Kind& kind);
+std::vector<Operator::NamedVariant> variants(const Kind& kind, const DeviceFacts& device);
 
 std::vector<std::string> constant_names();
 

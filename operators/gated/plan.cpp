@@ -38,17 +38,28 @@ Variant variant_of(const common::ElementwiseForm& form, Activation activation, b
   return variant;
 }
 
-void plan_kernel(const Call& call, std::string_view op_name, const Kind& kind, Plan& plan) {
+std::string_view name_of(const Kind& kind) {
+  constexpr std::string_view names[2][2][2] = {
+      {{"swiglu", "swiglu_backward"}, {"swiglu_packed", "swiglu_packed_backward"}},
+      {{"geglu", "geglu_backward"}, {"geglu_packed", "geglu_packed_backward"}}};
+  return names[kind.geglu ? 1 : 0][kind.packed ? 1 : 0][kind.backward ? 1 : 0];
+}
+
+void plan_kernel(const Call& call, const Kind& kind, const DeviceFacts& device, Plan& plan) {
   const GatedCall gated(call, kind);
   if (!gated.wanted) return;
   const common::Space space(gated.dtype(), gated.sizes, gated.view());
   if (space.elements() == 0) return;
   const std::size_t loose = kind.backward ? 2 : common::kMaxOperands;  // grad_out
   const std::size_t gate = gated.count - 2;
-  common::ElementwiseForm form = common::elementwise_form(space, kind.backward ? 3 : 2, loose);
+  const std::string_view op_name = name_of(kind);
+  const std::size_t inputs = kind.backward ? 3 : 2;
+  common::ElementwiseForm form = common::elementwise_form(op_name, space, inputs, device, loose);
   const bool pairs = kind.packed && !form.vectorised && space.are_pairs(gate, gate + 1) &&
                      (kind.backward ? space.are_pairs(0, 1) : space.is_vector(0));
-  form.vectorised |= pairs;
+  if (pairs) {
+    form = common::elementwise_form(op_name, form.dtype, inputs, true, form.one_row_dim, device);
+  }
 
   Launch& launch = plan.add();
   launch.kernel = kind.backward ? kBackwardKernel : kForwardKernel;
@@ -108,11 +119,8 @@ GatedCall::GatedCall(const Call& call, const Kind& kind)
 }
 
 template <bool kGeglu, bool kPacked, bool kBackward>
-void plan(const Call& call, const DeviceFacts& /*device*/, Plan& plan) {
-  constexpr std::string_view names[2][2][2] = {
-      {{"swiglu", "swiglu_backward"}, {"swiglu_packed", "swiglu_packed_backward"}},
-      {{"geglu", "geglu_backward"}, {"geglu_packed", "geglu_packed_backward"}}};
-  plan_kernel(call, names[kGeglu][kPacked][kBackward], {kGeglu, kPacked, kBackward}, plan);
+void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
+  plan_kernel(call, {kGeglu, kPacked, kBackward}, device, plan);
 }
 
 template void plan<false, false, false>(const Call&, const DeviceFacts&, Plan&);
@@ -124,21 +132,26 @@ template void plan<true, false, true>(const Call&, const DeviceFacts&, Plan&);
 template void plan<true, true, false>(const Call&, const DeviceFacts&, Plan&);
 template void plan<true, true, true>(const Call&, const DeviceFacts&, Plan&);
 
-std::vector<Operator::NamedVariant> variants(const Kind& kind) {
+std::vector<Operator::NamedVariant> variants(const Kind& kind, const DeviceFacts& device) {
   std::vector<Operator::NamedVariant> all;
   const std::vector<Activation> activations =
       kind.geglu ? std::vector{Activation::kGeluTanh, Activation::kGeluExact}
                  : std::vector{Activation::kSwish};
-  for (const common::ElementwiseForm& form : common::elementwise_forms(kind.backward ? 3 : 2)) {
+  const std::size_t inputs = kind.backward ? 3 : 2;
+  for (const common::ElementwiseForm& form :
+       common::elementwise_forms(name_of(kind), inputs, device)) {
     for (const Activation activation : activations) {
       for (const bool pairs : {false, true}) {
         if (pairs && !(kind.packed && form.vectorised)) continue;
         std::string label = form.label();
         if (kind.geglu) label += activation == Activation::kGeluTanh ? " tanh" : " none";
         if (pairs) label += " interleaved";
-        all.push_back({std::move(label), kind.backward ? kBackwardKernel : kForwardKernel,
-                       variant_of(form, activation, pairs), form.plain(),
-                       common::kElementwiseThreads});
+        all.push_back({std::move(label),
+                       kind.backward ? kBackwardKernel : kForwardKernel,
+                       variant_of(form, activation, pairs),
+                       form.plain(),
+                       form.policy.threads,
+                       {}});
       }
     }
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,8 +28,34 @@ def eager(gate: Tensor, up: Tensor, *, approximate: str, gate_rounding: str) -> 
 
 def reference(gate: Tensor, up: Tensor, *, approximate: str, gate_rounding: str) -> Tensor:
     """In float64, where nothing is rounded to a half type."""
-    zero = torch.zeros((), dtype=gate.dtype, device=gate.device)
-    return _bias_gelu.reference(gate, zero, approximate=approximate) * up
+    return _bias_gelu.reference(gate, _no_bias(gate), approximate=approximate) * up
+
+
+def _no_bias(gate: Tensor) -> Tensor:
+    return torch.zeros((), dtype=gate.dtype, device=gate.device)
+
+
+def exact(inputs: Inputs, mode: Mode) -> list[Any]:
+    """As bias_gelu's."""
+    gate = inputs["gate"]
+    activated = _bias_gelu.exact({"x": gate, "bias": _no_bias(gate)}, mode)
+    return [a * b for a, b in zip(activated, inputs["up"].flatten().tolist(), strict=True)]
+
+
+def reference_gradients(
+    grad: Tensor, gate: Tensor, up: Tensor, *, approximate: str, gate_rounding: str
+) -> tuple[Tensor, Tensor]:
+    given, form = (gate, _no_bias(gate)), {"approximate": approximate}
+    of_gate, _ = _bias_gelu.reference_gradients(grad * up, *given, **form)
+    return of_gate, grad * _bias_gelu.reference(*given, **form)
+
+
+def gradient_scale(
+    grad: Tensor, gate: Tensor, up: Tensor, *, approximate: str, gate_rounding: str
+) -> tuple[Tensor, Tensor]:
+    given, form = (gate, _no_bias(gate)), {"approximate": approximate}
+    of_gate, _ = _bias_gelu.gradient_scale(grad * up, *given, **form)
+    return of_gate, (grad * _bias_gelu.reference(*given, **form)).abs()
 
 
 def other_approximation(inputs: Inputs, mode: Mode) -> tuple[Inputs, Mode]:
@@ -42,6 +69,9 @@ case = dataclasses.replace(
     candidate=candidate,
     baselines={"eager": eager},
     reference=reference,
+    exact=exact,
+    reference_gradients=reference_gradients,
+    gradient_scale=gradient_scale,
     modes=tuple(
         {"approximate": form, "gate_rounding": rounding}
         for form in ("tanh", "none")

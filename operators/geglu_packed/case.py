@@ -10,7 +10,6 @@ from torch import Tensor
 from truefuse.case import load
 
 _packed = load("swiglu_packed")
-PACKINGS = tuple(mode["packing"] for mode in _packed.modes)
 
 
 def candidate(*tensors: Tensor, **mode: object) -> Tensor:
@@ -23,6 +22,7 @@ case = dataclasses.replace(
     operator="truefuse::geglu_packed",
     candidate=candidate,
     modes=tuple(
-        {"packing": packing, **mode} for packing in PACKINGS for mode in load("geglu").modes[:1]
+        {"packing": packed["packing"], **mode}
+        for packed, mode in zip(_packed.modes, load("geglu").modes, strict=True)
     ),
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from truefuse.case import Case, Inputs, Mode, Size, load
+
+_swish = load("swish")
 
 
 def candidate(*tensors: Tensor, **mode: object) -> Tensor:
@@ -24,7 +26,25 @@ def eager(gate: Tensor, up: Tensor, *, gate_rounding: str) -> Tensor:
 
 def reference(gate: Tensor, up: Tensor, *, gate_rounding: str) -> Tensor:
     """In float64, where nothing is rounded to a half type."""
-    return torch.where(gate == -math.inf, -0.0, gate * torch.sigmoid(gate)) * up
+    return _swish.reference(gate) * up
+
+
+def exact(inputs: Inputs, mode: Mode) -> list[Any]:
+    """As swish's."""
+    activated = _swish.exact({"x": inputs["gate"]}, {})
+    return [a * b for a, b in zip(activated, inputs["up"].flatten().tolist(), strict=True)]
+
+
+def reference_gradients(
+    grad: Tensor, gate: Tensor, up: Tensor, *, gate_rounding: str
+) -> tuple[Tensor, Tensor]:
+    return *_swish.reference_gradients(grad * up, gate), grad * _swish.reference(gate)
+
+
+def gradient_scale(
+    grad: Tensor, gate: Tensor, up: Tensor, *, gate_rounding: str
+) -> tuple[Tensor, Tensor]:
+    return *_swish.gradient_scale(grad * up, gate), (grad * _swish.reference(gate)).abs()
 
 
 def make_inputs(
@@ -33,7 +53,7 @@ def make_inputs(
     """kind: "normal", or "one", where up is 1 and gates are swish's sweep: nothing but the activation
     is left."""
     if kind == "one":
-        gate = load("swish").make_inputs(size, dtype, device, generator, "sweep")["x"]
+        gate = _swish.make_inputs(size, dtype, device, generator, "sweep")["x"]
         return {"gate": gate, "up": torch.ones_like(gate)}
     values = torch.randn((2, *size), generator=generator, dtype=torch.float64)
     return {"gate": (3 * values[0]).to(dtype).to(device), "up": values[1].to(dtype).to(device)}
@@ -53,11 +73,14 @@ case = Case(
     candidate=candidate,
     baselines={"eager": eager},
     reference=reference,
+    exact=exact,
     make_inputs=make_inputs,
     modes=({"gate_rounding": "none"}, {"gate_rounding": "storage"}),
     dtypes=(torch.float32, torch.float64, torch.bfloat16, torch.float16),
     kinds=("normal", "one"),
     gradients=("gate", "up"),
+    reference_gradients=reference_gradients,
+    gradient_scale=gradient_scale,
     strict_kinds=("one",),
     faults={"gate and up exchanged": exchanged, "gate off by one": off_by_one},
 )

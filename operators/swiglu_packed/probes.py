@@ -29,7 +29,9 @@ def packed(declared: str, packing: str) -> Probe:
     return Probe(
         f"packed ({declared})",
         layout(LAYOUTS[declared]).bind(D=WIDTH),
-        kernel=lambda rows: {"out": torch.ops.truefuse.swiglu_packed(rows, packing=packing, **MODE)},
+        kernel=lambda rows: {
+            "out": torch.ops.truefuse.swiglu_packed(rows, packing=packing, **MODE)
+        },
         reference=reference,
     )
 

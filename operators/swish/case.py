@@ -12,13 +12,44 @@ from torch import Tensor
 from truefuse.case import Case, Inputs, Mode, Size, sweep
 
 
-def candidate(x: Tensor) -> Tensor:
-    return torch.ops.truefuse.swish(x)
+def candidate(*tensors: Tensor, **mode: object) -> Tensor:
+    return torch.ops.truefuse.swish(*tensors, **mode)
+
+
+def _sigmoids(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """sigmoid(|x|), sigmoid(-|x|), and exp(-|x| / 2): for x < 0 results are near exp(x), which is subnormal
+    long before them, so they are multiplied by its square root twice."""
+    root = torch.exp(-x.abs() / 2)
+    large = 1 / (1 + root * root)
+    return large, root * root * large, root
 
 
 def reference(x: Tensor) -> Tensor:
     """In float64; at -inf, where inf * 0 says nothing, the limit."""
-    return torch.where(x == -math.inf, -0.0, x * torch.sigmoid(x))
+    large, _, root = _sigmoids(x)
+    value = torch.where(x < 0, root * (root * large * x), large * x)
+    return torch.where(x == -math.inf, -0.0, value)
+
+
+def _derivative(x: Tensor) -> tuple[Tensor, Tensor]:
+    """sigmoid(x) (1 + x sigmoid(-x)) without cancellation, and the size of its two summands; limits at
+    the infinities."""
+
+    def slope(x_or_size: Tensor) -> Tensor:
+        falling = root * (root * large * (1 + x_or_size * large))
+        return torch.where(x < 0, falling, large * (1 + x_or_size * small))
+
+    large, small, root = _sigmoids(x)
+    limit = x.isinf()
+    return torch.where(limit, (x > 0).double(), slope(x)), torch.where(limit, 1.0, slope(x.abs()))
+
+
+def reference_gradients(grad: Tensor, x: Tensor) -> tuple[Tensor]:
+    return (grad * _derivative(x)[0],)
+
+
+def gradient_scale(grad: Tensor, x: Tensor) -> tuple[Tensor]:
+    return (grad.abs() * _derivative(x)[1],)
 
 
 def exact(inputs: Inputs, mode: Mode) -> list[mpmath.mpf]:
@@ -61,6 +92,8 @@ case = Case(
     dtypes=(torch.float32, torch.float64, torch.bfloat16, torch.float16),
     kinds=("normal", "sweep"),
     gradients=("x",),
+    reference_gradients=reference_gradients,
+    gradient_scale=gradient_scale,
     strict_kinds=("normal", "sweep"),
     faults={"the sign of x": other_sign, "off by one": off_by_one},
 )

@@ -62,12 +62,12 @@ struct Backward {
   }
 };
 
-TF_KERNEL(128)
+TF_KERNEL(TF_THREADS)
 void swish_forward(Storage* out, const Storage* x, Grid<2> grid) {
   elementwise::walk(grid, Forward{grid, out, x});
 }
 
-TF_KERNEL(128)
+TF_KERNEL(TF_THREADS)
 void swish_backward(Storage* grad_x, const Storage* grad_out, const Storage* x, Grid<3> grid) {
   elementwise::walk(grid, Backward{grid, grad_x, grad_out, x});
 }

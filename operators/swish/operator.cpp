@@ -23,7 +23,8 @@ const Operator& swish_operator() {
     description.source = {"swish/kernel.hip", operators::swish_files()};
     description.constants = common::elementwise_constants();
     description.plan = swish::plan;
-    description.variants = swish::variants();
+    description.variants = swish::variants({});
+    description.variants_on = swish::variants;
     return description;
   }();
   return op;
@@ -44,7 +45,8 @@ const Operator& swish_backward_operator() {
     description.source = {"swish/kernel.hip", operators::swish_files()};
     description.constants = common::elementwise_constants();
     description.plan = swish::plan_backward;
-    description.variants = swish::backward_variants();
+    description.variants = swish::backward_variants({});
+    description.variants_on = swish::backward_variants;
     return description;
   }();
   return op;

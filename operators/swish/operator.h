@@ -20,8 +20,8 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan);
 void plan_backward(const Call& call, const DeviceFacts& device, Plan& plan);
 
 /// All that they can ask for.
-std::vector<Operator::NamedVariant> variants();
-std::vector<Operator::NamedVariant> backward_variants();
+std::vector<Operator::NamedVariant> variants(const DeviceFacts& device);
+std::vector<Operator::NamedVariant> backward_variants(const DeviceFacts& device);
 
 }  // namespace swish
 }  // namespace truefuse

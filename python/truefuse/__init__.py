@@ -18,6 +18,8 @@ from truefuse._ops import (
     swish,
 )
 from truefuse._runtime import cache_statistics, prepare
+from truefuse._vmap import register_all, register_vmap
+from truefuse.describe import load
 from truefuse.layouts import layout
 
 __all__ = [
@@ -28,10 +30,13 @@ __all__ = [
     "geglu",
     "geglu_packed",
     "layout",
+    "load",
     "nn",
     "prepare",
+    "register_vmap",
     "swiglu",
     "swiglu_packed",
     "swish",
 ]
 __version__ = _native.version()
+register_all()

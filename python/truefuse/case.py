@@ -14,10 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from truefuse.layouts import BoundLayout
 
 Inputs = dict[str, Any]  # tensors (or None) by argument name, in the order of the call
 Outputs = Tensor | tuple[Tensor, ...]
@@ -65,7 +68,8 @@ class Case:
     kinds: Sequence[str] = ("normal",)
     gradients: tuple[str, ...] = ()  # names of the inputs that can be differentiated
     mutates: tuple[str, ...] = ()  # names of the inputs that are changed in place
-    layouts: Mapping[str, str] = field(default_factory=dict)  # input -> its layout, in the language
+    # Input -> who its elements are (truefuse.layout("...").bind(...)): drawn in the report.
+    layouts: Mapping[str, BoundLayout] = field(default_factory=dict)
     # Kinds whose inputs leave no rounding before the function itself: here the candidate may be no
     # worse than eager in any binade (or 2 ulp where eager does better).
     strict_kinds: Sequence[str] = ()
@@ -99,6 +103,9 @@ class Case:
     timing_mode: Mode | None = None  # None: the first of `modes`
     # Why a baseline makes copies that could be left out: for instance that the model makes them.
     baseline_copies: str = ""
+    # (inputs, mode) -> multiplications and additions that no way to compute the results can do without,
+    # where that is more than memory shows: 2 m n k of a matrix product.
+    operations: Callable[[Inputs, Mode], float] | None = None
     drift_steps: int = 256  # calls in a row, each on the state that the last one left
 
     # The operator's name in torch.ops, for its contract, its compiled kernels and its error texts.
@@ -175,19 +182,39 @@ def builtin_names() -> list[str]:
 
 
 def load(name_or_path: str) -> Case:
-    """A built-in operator's case by name, or the case in a Python file. Raises CaseError."""
+    """A built-in operator's case by name, that of a described operator by its folder, which is loaded,
+    or the case in a Python file. Raises CaseError."""
     path = Path(name_or_path)
+    is_builtin = re.fullmatch(r"\w+", name_or_path) and name_or_path in builtin_names()
+    if path.is_dir() and not is_builtin:
+        return _of_folder(path)
     if path.suffix != ".py":
         path = builtin_directory() / name_or_path / "case.py"
-        if not re.fullmatch(r"\w+", name_or_path) or not path.is_file():
+        if not is_builtin:
             choices = ", ".join(builtin_names()) or "none in this installation"
             raise NotFound(
-                f"unknown operator '{name_or_path}'. Operators: {choices}; or the path of a case "
-                "file ending in .py."
+                f"unknown operator '{name_or_path}'. Operators: {choices}; or the folder of a described "
+                "operator, or the path of a case file ending in .py."
             )
     if not path.is_file():
         raise NotFound(f"case file '{path}' does not exist.")
     return _from_file(path.resolve())
+
+
+def _of_folder(folder: Path) -> Case:
+    from truefuse import describe
+
+    if not describe.is_folder(folder):
+        raise NotFound(f"folder '{folder}' holds no {describe.DESCRIPTION}, so it is no operator.")
+    try:
+        described = describe.load(folder)
+    except RuntimeError as error:
+        raise CaseError(str(error)) from error
+    path = folder.resolve() / describe.CASE
+    found = _checked(getattr(described.module, "case", None), path)
+    if found.operator is None:
+        object.__setattr__(found, "operator", described.name)
+    return found
 
 
 def beside(file: str, name: str) -> ModuleType:
@@ -214,6 +241,10 @@ def _from_file(path: Path) -> Case:
             found = found()
     except Exception as error:
         raise CaseError(f"case file '{path}' raised {type(error).__name__}: {error}") from error
+    return _checked(found, path)
+
+
+def _checked(found: Any, path: Path) -> Case:
     if not isinstance(found, Case):
         raise NotFound(
             f"case file '{path}' defines no case: it needs `case = truefuse.case.Case(...)` or a "

@@ -53,6 +53,10 @@ def run(
             context.target, context.device, context.replay(), results, performance
         ),
         performance=performance,
+        layouts=[
+            {"input": name, "text": bound.text, "sizes": bound.sizes}
+            for name, bound in context.case.layouts.items()
+        ],
     )
 
 

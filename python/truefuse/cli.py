@@ -1,4 +1,4 @@
-"""The command line: check, debug, compare, compile, cache, layout, doctor, ops; others join from modules
+"""The command line: check, debug, compare, compile, cache, doctor, ops; others join from modules
 of their own."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import torch
 import typer
 
-from truefuse import cache_cli, simulate_cli
+from truefuse import cache_cli, new_cli, simulate_cli, tuning_cli
 from truefuse.ab.cli import app as ab_app
 from truefuse.layout_cli import app as layout_app
 from truefuse.probe_cli import probe
@@ -52,7 +52,9 @@ def refuse(sentence: str, code: int = 2) -> NoReturn:
 
 @app.command(cls=Command)
 def check(
-    operator: Annotated[str, typer.Argument(help="An operator's name, or a case file (.py).")],
+    operator: Annotated[
+        str, typer.Argument(help="An operator's name, its folder, or a case file (.py).")
+    ],
     device: Annotated[
         str, typer.Option(help="cpu, cuda, cuda:N (also for ROCm, DCU), sim:wave32, sim:wave64.")
     ] = "cpu",
@@ -135,7 +137,9 @@ def check(
 
 @app.command(cls=Command)
 def debug(
-    operator: Annotated[str, typer.Argument(help="An operator's name, or a case file (.py).")],
+    operator: Annotated[
+        str, typer.Argument(help="An operator's name, its folder, or a case file (.py).")
+    ],
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N (also for ROCm, DCU).")] = "cpu",
     seed: Annotated[int, typer.Option(help="Of every random input.")] = DEFAULT_SEED,
 ) -> None:
@@ -172,7 +176,9 @@ def compare(
 
 @app.command(cls=Command)
 def compile(
-    operator: Annotated[str, typer.Argument(help="An operator's name; none with --table.")] = "",
+    operator: Annotated[
+        str, typer.Argument(help="An operator's name or folder; none with --table.")
+    ] = "",
     arch: Annotated[
         list[str] | None, typer.Option(help="gfx906, gfx936:xnack-, sm_90a, ... (repeatable)")
     ] = None,
@@ -199,6 +205,7 @@ def compile(
     if not arch:
         refuse("give --arch, for instance --arch gfx906 --arch sm_90a.")
     description = _operator(operator)
+    qualified = f"{description['namespace']}::{description['name']}"
     toolchains = _native.toolchains()
     targets = sorted({t["default_arch"] for t in toolchains if t["default_arch"]})
     for name in arch:
@@ -216,7 +223,7 @@ def compile(
         for variant in variants:
             if variant["only_for"] and not name.startswith(tuple(variant["only_for"])):
                 continue
-            row = _native.compile(description["name"], name, variant["label"], compiler, cache)
+            row = _native.compile(qualified, name, variant["label"], compiler, cache)
             rows.append({"arch": name, "label": variant["label"], **row})
             failed |= not row["ok"]
             if not as_json:
@@ -373,12 +380,19 @@ def _device(name: str) -> torch.device:
 def _operator(name: str) -> dict[str, Any]:
     from truefuse import _native
 
+    if Path(name).is_dir():
+        from truefuse import describe
+
+        try:
+            name = describe.load(Path(name)).name
+        except RuntimeError as error:
+            refuse(str(error))
     operators = _native.operators()
     for operator in operators:
         if name in (operator["name"], f"{operator['namespace']}::{operator['name']}"):
             return operator
     names = ", ".join(operator["name"] for operator in operators)
-    refuse(f"unknown operator '{name}'. Operators: {names}.")
+    refuse(f"unknown operator '{name}'. Operators: {names}; or the folder of a described one.")
 
 
 def _observers(screen: Any, quiet: bool) -> tuple[Any, Any]:
@@ -402,6 +416,8 @@ def _observers(screen: Any, quiet: bool) -> tuple[Any, Any]:
 
 cache_cli.register(cache_app, refuse)
 simulate_cli.register(app, refuse)
+new_cli.register(app, refuse)
+tuning_cli.register(app, refuse)
 
 
 def main() -> None:

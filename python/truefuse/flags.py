@@ -32,6 +32,8 @@ def snapshot(device: torch.device) -> dict[str, Any]:
     # Denormals flushed on this thread: a product that is subnormal then reads as zero.
     state["subnormal numbers"] = bool(torch.tensor(2.0**-1070, dtype=torch.float64).mul(1.0) != 0)
     if device.type == "cuda":
+        tiny = torch.tensor(2.0**-140, device=device)
+        state["subnormal numbers of the device"] = bool(tiny.mul(2.0**100) != 0)
         state["random generator of the device"] = _digest(torch.cuda.get_rng_state(device))
         state["current device"] = torch.cuda.current_device()
         state["current stream"] = torch.cuda.current_stream(device).cuda_stream

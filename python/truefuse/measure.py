@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from truefuse import bandwidth, graphtime, memory, sampling, stats
+from truefuse import arithmetic, bandwidth, graphtime, memory, sampling, stats
 from truefuse.case import Size
 from truefuse.context import Context, mode_name, short
 from truefuse.gates.edges import coarse_error
@@ -137,6 +137,7 @@ class _Shape:
         samples = sampling.interleaved(timers, rounds, between)
         self._clocks_agree(batch)
         self._physics(samples[CANDIDATE])
+        self._arithmetic(samples[CANDIDATE])
         noise, found = sampling.verdicts(samples, context.seed)
         moved = sets.bytes_moved
         self.progress("cached, memory")
@@ -268,6 +269,23 @@ class _Shape:
                 f"at least {least * 1e6:.4g} µs: memory was seen to move "
                 f"{self.peak / 1e9:.4g} GB/s at best",
             )
+
+    def _arithmetic(self, ours: list[float]) -> None:
+        case, seconds = self.context.case, stats.median(ours)
+        if case.operations is None:
+            return
+        operations = case.operations(self.sets.inputs[0], self.mode)
+        least, rate = 0.0, 0.0
+        for _ in range(2):  # A busy machine may have shown too little the first time.
+            rate = max(rate, arithmetic.measured(self.context, case.timing_dtype))
+            least = arithmetic.floor_seconds(self.context, operations, rate)
+            if seconds >= least:
+                return
+        raise Refuted(
+            "faster-than-arithmetic",
+            f"{list(self.size)}: {seconds * 1e6:.4g} µs for {operations:.4g} operations",
+            f"at least {least * 1e6:.4g} µs: a matrix product was seen to do {rate:.4g} a second",
+        )
 
 
 class _SecondClock:

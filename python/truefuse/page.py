@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,21 @@ def render(report: dict[str, Any]) -> str:
         intervals=speedup_bars(report.get("performance")),
         amdahl=amdahl_line(report["performance"]["amdahl"]) if "performance" in report else "",
         environment=_flat(report["environment"]),
+        layouts=[layout_strip(one) for one in report.get("layouts", [])],
     )
 
 
 def _numbers(report: dict[str, Any], name: str) -> dict[str, Any]:
     return next((gate["numbers"] for gate in report["gates"] if gate["gate"] == name), {})
+
+
+def layout_strip(one: dict[str, Any]) -> dict[str, str]:
+    """Who is where in an input, as a picture of its own: its styles are not the page's."""
+    from truefuse import layout_picture, layouts
+
+    drawn = layout_picture.show(layouts.layout(one["text"]).bind(**one["sizes"]))
+    data = base64.b64encode(drawn.encode()).decode()
+    return {"input": one["input"], "source": f"data:image/svg+xml;base64,{data}"}
 
 
 def _numeric_rows(report: dict[str, Any]) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ class Report:
     environment: dict[str, Any]
     acceptance: list[dict[str, Any]] = field(default_factory=list)
     performance: dict[str, Any] | None = None
+    layouts: list[dict[str, Any]] = field(default_factory=list)  # {input, text, sizes}
 
     def to_json(self) -> dict[str, Any]:
         """Without a performance object unless the verdict is ACCEPT."""
@@ -41,6 +42,8 @@ class Report:
             "acceptance": self.acceptance,
             "environment": self.environment,
         }
+        if self.layouts:
+            data["layouts"] = self.layouts
         if self.verdict is Verdict.ACCEPT and self.performance is not None:
             data["performance"] = self.performance
         return finite(data)

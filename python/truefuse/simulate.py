@@ -148,6 +148,13 @@ def run_kernel(
     )  # fmt: skip
 
 
+def promised(operator: str, values: list[Any]) -> list[dict[str, Any]]:
+    """Checks a call's arguments against the operator's contract; the name, dtype and sizes of each
+    output that it promises. Raises RuntimeError with the contract's sentence."""
+    arguments = [argument(value) for value in values]
+    return _native._answer(_outputs(operator.encode(), _array(arguments), len(arguments)))
+
+
 class Simulated(TorchDispatchMode):
     """While it is active, calls of registered operators on CPU tensors run on the simulated device;
     everything else is PyTorch's own. With `device.trace`, `calls` keeps what each call did."""
@@ -170,8 +177,10 @@ class Simulated(TorchDispatchMode):
     def run(self, name: str, schema: Any, values: list[Any]) -> Any:
         arguments = [argument(value) for value in values]
         given = _array(arguments)
-        promised = _native._answer(_outputs(name.encode(), given, len(arguments)))
-        results = [torch.empty(o["sizes"], dtype=getattr(torch, o["dtype"])) for o in promised]
+        outputs_of_call = promised(name, values)
+        results = [
+            torch.empty(o["sizes"], dtype=getattr(torch, o["dtype"])) for o in outputs_of_call
+        ]
         outputs = [argument(result, written=True) for result in results]
         answer = _native._answer(
             _call(
@@ -182,7 +191,7 @@ class Simulated(TorchDispatchMode):
         if self.device.trace:
             names = [argument.name for argument in schema.arguments]
             tensors = dict(zip(names, values, strict=True))
-            tensors |= {o["name"]: r for o, r in zip(promised, results, strict=True)}
+            tensors |= {o["name"]: r for o, r in zip(outputs_of_call, results, strict=True)}
             tensors = {k: v for k, v in tensors.items() if isinstance(v, Tensor)}
             self.calls.append({"operator": name, "tensors": tensors, **answer})
         if len(results) > 1:

@@ -24,7 +24,9 @@ class Refusal(Exception):
 
 
 def lanes(
-    operator: Annotated[str, typer.Argument(help="An operator's name, or a case file (.py).")],
+    operator: Annotated[
+        str, typer.Argument(help="An operator's name, its folder, or a case file (.py).")
+    ],
     size: Annotated[str, typer.Option(help="As the case counts it: 4x512.")] = "",
     dtype: Annotated[str, typer.Option(help="f32, bf16, ...")] = "",
     mode: Annotated[int, typer.Option(help="Which of the case's modes, from 0.")] = 0,

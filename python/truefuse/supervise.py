@@ -210,6 +210,7 @@ def _finished(request: Request, results: list[Result], data: dict[str, Any]) -> 
         environment=data["environment"],
         acceptance=data["acceptance"],
         performance=data.get("performance"),
+        layouts=data.get("layouts", []),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from truefuse import case as cases
-from truefuse import check, flags
+from truefuse import check, describe, flags
 from truefuse.context import Context
 from truefuse.supervise import LOAD
 from truefuse.verdict import Result, Status
@@ -45,6 +45,13 @@ def main() -> None:
     except (cases.CaseError, RuntimeError) as error:
         send("result", result=_raised(error, request).to_json())
         send("end")
+        return
+    if device.type == "cpu" and not is_simulated and describe.is_simulated(case.operator):
+        text = f"on the CPU {case.operator} runs in the simulator, whose speed says nothing: "
+        send(
+            "no-case",
+            text=text + "check it with --device sim:wave64, or name a function in 'cpu:'.",
+        )
         return
     changed = flags.changes(before, flags.snapshot(device))
     asked = (request["seed"], request["target"], contract)

@@ -34,6 +34,16 @@ def test_memory_that_was_measured_in_a_bad_moment_accuses_nobody(context, monkey
     assert measure.measure(context)["shapes"][0]["cold"]
 
 
+def test_faster_than_arithmetic(context):
+    """More operations than a matrix product could do in the time; a plausible number is believed."""
+    more = replace(context.case, operations=lambda inputs, mode: 1e18)
+    with pytest.raises(Refuted) as refuted:
+        measure.measure(replace(context, case=more))
+    assert refuted.value.reason == "faster-than-arithmetic"
+    few = replace(context.case, operations=lambda inputs, mode: 2.0 * inputs["x"].numel())
+    assert measure.measure(replace(context, case=few))["shapes"]
+
+
 def test_clocks_that_disagree(context, monkeypatch):
     real = time.perf_counter
     monkeypatch.setattr(measure.time, "perf_counter", lambda: real() / 5)

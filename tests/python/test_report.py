@@ -166,6 +166,23 @@ def test_page_is_self_contained(accepted, tmp_path):
     assert text.count("not shown") == sum(not row["evidence"] for row in accepted.acceptance)
 
 
+def test_layouts_are_drawn_in_a_picture_of_their_own(accepted, tmp_path, monkeypatch):
+    drawn = {}
+
+    def strip(one):
+        drawn.update(one)
+        return {"input": one["input"], "source": "data:image/svg+xml;base64,AAAA"}
+
+    monkeypatch.setattr("truefuse.page.layout_strip", strip)
+    asked = {"input": "qkvz", "text": "H (q=K | k=K)", "sizes": {"H": 2, "K": 4}}
+    accepted.layouts.append(asked)
+    VALIDATOR.validate(accepted.to_json())
+    parser = Resources()
+    parser.feed(report.write(accepted, tmp_path)[1].read_text())
+    assert drawn == asked
+    assert parser.external == ["data:image/svg+xml;base64,AAAA"]
+
+
 def test_page_escapes_what_it_shows(accepted, tmp_path):
     accepted.results[0].summary = "<script>alert(1)</script>"
     assert "<script>" not in report.write(accepted, tmp_path)[1].read_text()

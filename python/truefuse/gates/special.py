@@ -1,20 +1,24 @@
 """Special values against mathematics: zeros, infinities, NaN, huge and subnormal numbers.
 
-Each goes through every floating argument, the other ones being zero.
+Each goes through every floating argument, the other ones being zero, where a sum shows it, and one,
+where a product does. Gradients too, where the case says what they are in the limit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from truefuse import compare
+from truefuse import compare, derivatives
 from truefuse.accuracy import broadcasts
 from truefuse.case import Inputs, Mode
+from truefuse.compare import Reference
 from truefuse.context import (
+    CandidateRaised,
     Context,
     Results,
     describe,
@@ -27,18 +31,55 @@ from truefuse.gates.proof import self_test_failed
 from truefuse.verdict import Result, Status
 
 NAME = "special"
-ALLOWED_ULPS = 2.0
+# Beside zeros nothing is left but the value itself. Beside ones the rest of the operator counts too, and
+# its accuracy is the business of other gates; what is flushed or overflows is further off than this.
+ALLOWED_ULPS = {0.0: 2.0, 1.0: 64.0}
 
 
 def special_values(dtype: torch.dtype) -> list[float]:
     info = torch.finfo(dtype)
     smallest = info.smallest_normal * info.eps
     return [
-        *(0.0, -0.0, math.inf, -math.inf, math.nan),
+        *(0.0, -0.0, math.inf, -math.inf, math.nan, 1.0),
         *(info.max, -info.max, info.max / 1024, -info.max / 1024),
         *(info.smallest_normal, -info.smallest_normal),
         *(2 * smallest, -2 * smallest, 1000 * smallest, info.smallest_normal / 2),
     ]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One call, or its gradients, at special values of `name`."""
+
+    name: str
+    inputs: Inputs
+    mode: Mode
+    rest: float  # what the other arguments are
+    what: str = ""  # "gradient "
+
+    def references(self, context: Context) -> dict[str, Reference]:
+        if not self.what:
+            return context.reference(self.inputs, self.mode)
+        wanted, sent = context.case.gradients, _ones(context, self.inputs, self.mode)
+        return derivatives.mathematics(context, self.inputs, self.mode, wanted, sent)
+
+    def results(self, context: Context) -> Results:
+        if not self.what:
+            return context.candidate(self.inputs, self.mode)
+        case, sent = context.case, _ones(context, self.inputs, self.mode)
+        try:
+            found = derivatives.gradients(
+                case.candidate, self.inputs, self.mode, case.gradients, sent
+            )
+            context.synchronize()
+            return found
+        except Exception as error:
+            where = f"gradient of {describe(self.inputs, self.mode)}"
+            raise CandidateRaised(f"{type(error).__name__}: {error} [{where}]") from error
+
+
+def _ones(context: Context, inputs: Inputs, mode: Mode) -> tuple[Tensor, ...]:
+    return tuple(torch.ones_like(one) for one in derivatives.incoming(context, inputs, mode))
 
 
 def run(context: Context) -> Result:
@@ -48,58 +89,75 @@ def run(context: Context) -> Result:
     calls = 0
     for dtype in context.case.dtypes:
         for mode in context.case.modes:
-            tried = [
-                (name, inputs, context.candidate(inputs, mode))
-                for name, inputs in special_inputs(context, dtype)
-            ]
+            tried = [(one, one.results(context)) for one in trials(context, dtype, mode)]
             calls += len(tried)
-            failure = _judge(context, mode, tried)
+            failure = _judge(context, tried)
             if failure:
                 return failure
     sizes = ", ".join(str(list(size)) for size in context.case.special_sizes)
+    gradients = " and their gradients" if _has_gradients(context) else ""
     return Result(
         NAME,
         Status.PASS,
         "as-mathematics",
-        f"±0 ±inf NaN ±huge ±subnormal at sizes {sizes}: {calls} calls as in mathematics",
+        f"±0 ±inf NaN ±huge ±subnormal at sizes {sizes}: {calls} calls{gradients} as in mathematics",
         numbers={"calls": calls},
     )
 
 
 @compare.one_thread()
-def _judge(context: Context, mode: Mode, tried: list[tuple[str, Inputs, Results]]) -> Result | None:
-    for name, inputs, results in tried:
-        complaint = complaint_about(context, inputs, mode, results)
+def _judge(context: Context, tried: list[tuple[Tried, Results]]) -> Result | None:
+    for one, results in tried:
+        complaint = complaint_about(one, one.references(context), results)
         if complaint:
             expected, got, value = complaint
-            where = f"{name}={value!r}, {short(inputs[name].dtype)} {mode_name(mode)}"
+            dtype = short(one.inputs[one.name].dtype)
+            where = f"{one.name}={value!r}, {dtype} {mode_name(one.mode)}"
             return Result(
                 NAME,
                 Status.FAIL,
-                "special-value",
-                f"wrong at {where}",
+                "special-gradient" if one.what else "special-value",
+                f"wrong {one.what}at {where}",
                 expected=expected,
                 got=got,
-                first=f"{where}, {describe(inputs, mode)}",
+                first=f"{where}, {one.what}{describe(one.inputs, one.mode)}",
             )
     return None
 
 
-def special_inputs(context: Context, dtype: torch.dtype) -> Iterator[tuple[str, Inputs]]:
-    """(argument, inputs): its elements walk through the special values, the others are zero."""
+def _has_gradients(context: Context) -> bool:
+    return bool(context.case.gradients) and context.case.reference_gradients is not None
+
+
+def trials(
+    context: Context, dtype: torch.dtype, mode: Mode, singles: bool = True
+) -> Iterator[Tried]:
+    """Calls, and gradients of those of several elements; `singles`: calls of one element as well."""
+    for name, inputs, rest in special_inputs(context, dtype):
+        is_single = inputs[name].numel() == 1
+        if singles or not is_single:
+            yield Tried(name, inputs, mode, rest)
+        if _has_gradients(context) and not is_single:
+            yield Tried(name, inputs, mode, rest, "gradient ")
+
+
+def special_inputs(context: Context, dtype: torch.dtype) -> Iterator[tuple[str, Inputs, float]]:
+    """(argument, inputs, what the others are): its elements walk through the special values."""
     for size in context.case.special_sizes:
         template = context.inputs(size, dtype, context.case.kinds[0], NAME)
+        others = sum(is_floating(tensor) for tensor in template.values()) > 1
         for name, tensor in template.items():
             if not is_floating(tensor) or not tensor.numel():
                 continue
             values = torch.tensor(special_values(tensor.dtype), dtype=torch.float64)
             # In a single element only the first value would be seen: start at each value in turn.
             for start in range(len(values)) if tensor.numel() == 1 else (0, 3):
-                yield name, _filled(template, name, values.roll(-start))
+                for rest in (0.0, 1.0) if others else (0.0,):
+                    yield name, _filled(template, name, values.roll(-start), rest), rest
 
 
-def _filled(template: Inputs, chosen: str, values: Tensor) -> Inputs:
-    filled = {k: torch.zeros_like(v) if is_floating(v) else v for k, v in template.items()}
+def _filled(template: Inputs, chosen: str, values: Tensor, rest: float) -> Inputs:
+    filled = {k: torch.full_like(v, rest) if is_floating(v) else v for k, v in template.items()}
     target = filled[chosen]
     repeated = values.repeat(target.numel() // len(values) + 1)[: target.numel()]
     target.copy_(repeated.reshape(target.shape))
@@ -107,10 +165,9 @@ def _filled(template: Inputs, chosen: str, values: Tensor) -> Inputs:
 
 
 def complaint_about(
-    context: Context, inputs: Inputs, mode: Mode, results: Results
+    one: Tried, references: dict[str, Reference], results: Results
 ) -> tuple[str, str, float] | None:
     """(expected, got, value) of the first wrong element."""
-    references = context.reference(inputs, mode)
     if list(results) != list(references):
         return ", ".join(references), ", ".join(results), math.nan
     for name, reference in references.items():
@@ -118,12 +175,12 @@ def complaint_about(
         if result.shape != reference.high.shape:
             return f"shape {list(reference.high.shape)}", f"shape {list(result.shape)}", math.nan
         found = compare.errors(result, reference)
-        wrong = found.wrong_class | ~(found.ulps <= ALLOWED_ULPS)
+        wrong = found.wrong_class | ~(found.ulps <= ALLOWED_ULPS[one.rest])
         if wrong.any():
             position = int(wrong.flatten().to(torch.int8).argmax())
             want = float(reference.rounded.flatten()[position])
             got = float(result.flatten()[position])
-            return f"{want!r}", f"{got!r}", _value_at(inputs, wrong.shape, position)
+            return f"{want!r}", f"{got!r}", _value_at(one.inputs, wrong.shape, position)
     return None
 
 
@@ -133,7 +190,7 @@ def _value_at(inputs: Inputs, shape: torch.Size, position: int) -> float:
         if not (tensor.is_floating_point() and broadcasts(tensor, shape)):
             continue
         value = float(tensor.broadcast_to(shape).flatten()[position])
-        if value != 0:  # also NaN
+        if value not in (0, 1):  # also NaN
             return value
     return 0.0
 
@@ -141,42 +198,63 @@ def _value_at(inputs: Inputs, shape: torch.Size, position: int) -> float:
 @compare.one_thread()
 def self_test(context: Context) -> list[str]:
     faults = []
+    mode = context.case.modes[0]
     for dtype in context.case.dtypes:
-        mode = context.case.modes[0]
-        caught = {"NaN turned into 0": False, "-inf as inf * 0": False, "subnormals lost": False}
-        plantable = dict(caught)
-        for _, inputs in special_inputs(context, dtype):
-            references = context.reference(inputs, mode)
+        seen: dict[str, tuple[bool, bool]] = {}  # (the fault changes something, it is caught)
+        for one in trials(context, dtype, mode, singles=False):
+            references = one.references(context)
             right = {name: reference.rounded for name, reference in references.items()}
-            if complaint_about(context, inputs, mode, right):
-                faults.append(f"turned away mathematics rounded once ({short(dtype)})")
+            if complaint_about(one, references, right):
+                faults.append(f"turned away mathematics rounded once ({one.what}{short(dtype)})")
                 break
-            name, out = next(iter(right.items()))
-            smallest = torch.finfo(out.dtype).smallest_normal
-            wrong = {
-                "NaN turned into 0": out.nan_to_num(0.0, math.inf, -math.inf),
-                "-inf as inf * 0": _nan_where_minus_infinity(inputs, out),
-                "subnormals lost": out.masked_fill(out.abs() < smallest, 0.0),
-            }
-            for fault, result in wrong.items():
-                # Another sign of zero, or another NaN, is no other number.
-                other = (result != out) & ~(result.isnan() & out.isnan())
-                plantable[fault] |= bool(other.any())
-                spoilt = right | {name: result}
-                caught[fault] |= complaint_about(context, inputs, mode, spoilt) is not None
+            for fault, results in _planted(context, one, right).items():
+                changes = any(_differs(results[name], right[name]) for name in right)
+                caught = complaint_about(one, references, results) is not None
+                before = seen.get(fault, (False, False))
+                seen[fault] = (before[0] or changes, before[1] or caught)
         faults += [
             f"did not catch '{fault}' ({short(dtype)})"
-            for fault, hit in caught.items()
-            if plantable[fault] and not hit
+            for fault, (changes, caught) in seen.items()
+            if changes and not caught
         ]
-        if not any(plantable.values()):
+        if not any(changes for changes, _ in seen.values()):
             faults.append(f"nothing to plant: no result is special ({short(dtype)})")
     return faults
 
 
-def _nan_where_minus_infinity(inputs: Inputs, right: Tensor) -> Tensor:
-    hit = torch.zeros(right.shape, dtype=torch.bool)
+def _planted(context: Context, one: Tried, right: Results) -> dict[str, Results]:
+    """What common mistakes make of the first result."""
+    name, out = next(iter(right.items()))
+    smallest = torch.finfo(out.dtype).smallest_normal
+    flushed = {
+        k: v.masked_fill(v.abs() < torch.finfo(v.dtype).smallest_normal, 0.0)
+        if is_floating(v)
+        else v
+        for k, v in one.inputs.items()
+    }
+    unseen = Tried(one.name, flushed, one.mode, one.rest, one.what).references(context)
+    spoilt = {
+        "NaN turned into 0": out.nan_to_num(0.0, math.inf, -math.inf),
+        "-inf as inf * 0": _nan_where(one.inputs, out, lambda v: v == -math.inf),
+        "NaN from a square that overflows": _nan_where(
+            one.inputs, out, lambda v: v.isfinite() & (v.abs() > torch.finfo(v.dtype).max / 2)
+        ),
+        "subnormals lost": out.masked_fill(out.abs() < smallest, 0.0),
+    }
+    return {
+        **{one.what + fault: right | {name: result} for fault, result in spoilt.items()},
+        f"{one.what}subnormal inputs taken as 0": {k: ref.rounded for k, ref in unseen.items()},
+    }
+
+
+def _differs(one: Tensor, other: Tensor) -> bool:
+    """In value: zeros of both signs are one, and so are NaNs."""
+    return bool(((one != other) & ~(one.isnan() & other.isnan())).any())
+
+
+def _nan_where(inputs: Inputs, right: Tensor, hit: Callable[[Tensor], Tensor]) -> Tensor:
+    where = torch.zeros(right.shape, dtype=torch.bool)
     for tensor in tensors(inputs).values():
-        if broadcasts(tensor, right.shape):
-            hit |= (tensor.cpu() == -math.inf).broadcast_to(right.shape)
-    return right.masked_fill(hit, math.nan)
+        if tensor.is_floating_point() and broadcasts(tensor, right.shape):
+            where |= hit(tensor.cpu()).broadcast_to(right.shape)
+    return right.masked_fill(where, math.nan)

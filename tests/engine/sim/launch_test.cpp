@@ -56,6 +56,19 @@ TEST(SimulatedPlan, ScratchMemoryHoldsNaNUntilItIsWritten) {
   EXPECT_NE(out[31], out[31]);
 }
 
+TEST(SimulatedPlan, WhereOneRangeEndsAndTheNextBeginsTheNextIsMeant) {
+  std::vector<float> memory(128);
+  for (int i = 0; i < 64; ++i) memory[static_cast<std::size_t>(i)] = 1;
+  // x lies behind what is written.
+  const std::vector<HostRange> ranges{{memory.data() + 64, 256, true}, {memory.data(), 256, false}};
+  Plan plan = plan_of(memory.data(), memory.data() + 64, 64);
+  const SimOutcome outcome = run(executable_of, plan, ranges);
+  ASSERT_FALSE(outcome.fault) << describe(outcome);
+  EXPECT_EQ(memory[64], 2.0F);
+  const std::vector<HostRange> other{{memory.data(), 256, false}, {memory.data() + 64, 256, true}};
+  EXPECT_FALSE(run(executable_of, plan, other).fault);
+}
+
 TEST(SimulatedPlan, TheFirstFaultEndsIt) {
   std::vector<float> x(64), out(32);
   Plan plan = plan_of(x.data(), out.data(), 64);

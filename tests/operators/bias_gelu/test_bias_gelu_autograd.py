@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import truefuse
 
@@ -268,18 +269,40 @@ def test_functional_transforms(tensors) -> None:
     torch.testing.assert_close(got, torch.func.hessian(loss(eager))(x, bias))
 
 
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
+class Calls(TorchDispatchMode):
+    """How often operators of ours run."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function.namespace == "truefuse"
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("dims", [(0, None), (1, None), (2, None), (0, 0), (None, 0)], ids=str)
 def test_vmap(dims: tuple[int | None, int | None]) -> None:
+    """One call where the batch is a leading dimension of x; one for each bias otherwise."""
     torch.manual_seed(0)
     x = random(5, 4, 8)
     x = x if dims[0] is None else x.movedim(0, dims[0])
     bias = random(5, 8) if dims[1] is not None else random(8)
-    got = torch.func.vmap(call, in_dims=dims)(x, bias)
+    with Calls() as calls:
+        got = torch.func.vmap(call, in_dims=dims)(x, bias)
+    assert calls.count == (1 if dims[1] is None else 5)
     torch.testing.assert_close(got, torch.func.vmap(eager, in_dims=dims)(x, bias))
 
 
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_vmap_within_vmap_and_over_none(tensors) -> None:
+    x, bias = random(2, 3, 4, 8), random(8)
+    twice = torch.vmap(torch.vmap(call, in_dims=(0, None)), in_dims=(1, None), out_dims=1)
+    torch.testing.assert_close(twice(x, bias), call(x, bias))
+    assert torch.vmap(call, in_dims=(0, None))(x[:0], bias).shape == (0, 3, 4, 8)
+    with pytest.raises(RuntimeError, match="bias_gelu: vmap over a batch of 0"):
+        torch.vmap(call, in_dims=(0, 0))(x[:0, 0], bias.expand(0, 8))
+
+
+@pytest.mark.filterwarnings("error")
 def test_gradients_for_each_sample(tensors) -> None:
     x, bias = tensors
 

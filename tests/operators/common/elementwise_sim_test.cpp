@@ -78,6 +78,7 @@ struct Setting {
   int wave = 64;
   std::vector<std::string> sanitizers = testing::kMemorySafe;
   sim::SimOptions options;
+  std::vector<TunedPolicy> tuned;
 };
 
 /// Runs the operator; `vectorised` is what the plan must have chosen.
@@ -98,7 +99,9 @@ void call(const Operator& op, const std::vector<const Tensor*>& inputs,
     ranges.push_back(output->range(true));
   }
   Plan plan;
-  op.plan({arguments, results}, DeviceFacts{"gfx906", 60, run.wave, 65536}, plan);
+  DeviceFacts device{"gfx906", 60, run.wave, 65536};
+  device.tuned = run.tuned;
+  op.plan({arguments, results}, device, plan);
   ASSERT_EQ(plan.count, 1U);
   EXPECT_EQ(plan.launches[0].variant.values[1] > 1, vectorised);
   const sim::SimOutcome outcome =
@@ -165,6 +168,22 @@ TEST(ElementwiseSimulated, SwishAroundTheEdgesOfTilesAndVectors) {
   for (const std::int64_t n : {1, 2, 3, 4, 511, 512, 513, 1023, 1024, 1025, 1030}) {
     check_dense_swish(DType::f32, {n});
     check_dense_swish(DType::bf16, {n, 2});
+  }
+}
+
+TEST(ElementwiseSimulated, WhateverTheLaunchPolicy) {
+  for (const int threads : {128, 256, 512}) {
+    for (const int rows : {1, 4}) {
+      Setting tuned;
+      for (const char* name : {"swish", "swish_backward"}) {
+        tuned.tuned.push_back({name, DType::f32, {threads, rows}});
+      }
+      for (const std::int64_t n : {3, 4 * threads - 1, 4 * threads + 5, 9 * threads}) {
+        check_dense_swish(DType::f32, {n}, tuned);
+      }
+      check_swish({DType::f32, {6, 8}, {8, 1}}, {DType::f32, {6, 8}, {1, 6}, 0, 2},
+                  {DType::f32, {6, 8}, {8, 1}}, true, tuned);
+    }
   }
 }
 

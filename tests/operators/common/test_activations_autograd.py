@@ -89,7 +89,7 @@ def test_compiled_training_agrees(activation) -> None:
         torch.testing.assert_close(results[0], results[1])
 
 
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("activation", ALL, ids=str)
 def test_vmap(activation) -> None:
     tensors = activation.tensors(3, 4, 6, dtype=torch.float32)

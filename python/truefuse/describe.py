@@ -1,0 +1,310 @@
+"""Operators that a text describes: `truefuse.load("my_op/")`.
+
+A folder holds `description.txt` (engine/description/description.h says what it may say), the kernel
+source that it names, and `case.py` with the Python functions that it names. Everything is checked before
+anything is registered.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from truefuse import _native, simulate
+from truefuse._vmap import register_vmap
+
+DESCRIPTION = "description.txt"
+CASE = "case.py"
+Function = Callable[..., Any]
+
+
+class _File(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("text", ctypes.c_char_p))
+
+
+_FILES = ctypes.POINTER(_File)
+_TEXT = ctypes.c_char_p
+_declare = _native._declare
+_describe_folder = _declare("truefuse_describe_folder", _TEXT, _TEXT, _TEXT, _TEXT)
+_describe_texts = _declare(
+    "truefuse_describe_texts", _TEXT, _TEXT, _FILES, ctypes.c_int, _TEXT, _TEXT
+)
+_describe_replace = _declare("truefuse_describe_replace", ctypes.c_int, _TEXT, _FILES, ctypes.c_int)
+_register = _declare("truefuse_torch_describe", ctypes.c_int, ctypes.c_int)
+
+
+@dataclass
+class Described:
+    """A described operator: call it as `torch.ops.<namespace>.<name>`, which it is."""
+
+    name: str  # "my_ops::bias_gelu"
+    origin: str  # the folder, or what stands for it
+    functions: dict[str, Function]  # the Python functions that the description names
+    module: ModuleType | None  # case.py
+    facts: dict[str, Any] = field(repr=False)
+    backward: Described | None = None
+
+    def __post_init__(self) -> None:
+        self.overload: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.overload(*args, **kwargs)
+
+    @property
+    def reference(self) -> Function:
+        return self.functions[self.facts["reference"]]
+
+
+_loaded: dict[str, Described] = {}
+_libraries: list[torch.library.Library] = []  # implementations live as long as these
+
+
+def is_folder(path: str | Path) -> bool:
+    return Path(path).is_dir() and (Path(path) / DESCRIPTION).is_file()
+
+
+def is_simulated(name: str | None) -> bool:
+    """Whether CPU tensors run in the simulator: a described operator without a path of its own for them."""
+    return name in _loaded and not _loaded[name].facts["cpu"]
+
+
+def load(
+    source: str | Path,
+    *,
+    kernel: str | None = None,
+    files: Mapping[str, str] | None = None,
+    functions: Mapping[str, Function] | None = None,
+    name: str | None = None,
+    namespace: str | None = None,
+) -> Described:
+    """Reads a described operator, checks it, and registers it as `torch.ops.<namespace>.<name>`.
+
+    Args:
+        source: a folder with `description.txt`; or the description itself, as in a notebook. Then
+            `kernel` is the text of the kernel source that it names, `files` further sources by name,
+            and `functions` the Python functions that it names.
+        name, namespace: instead of those in the description, so that two versions live side by side.
+
+    Returns:
+        A callable; the operator also works through `torch.ops`, autograd and `torch.compile`. On CUDA,
+        ROCm and DCU devices it runs its kernel, compiled at the first call. On CPU tensors it runs the
+        function that the description's `cpu:` names, else its kernel in the simulator, and warns.
+
+    A folder's description and kernel sources may be edited: the next call uses what they say, or raises
+    what is wrong with them. Loading the same folder or name again gives the same object; texts are then
+    replaced. Schema, contract and the functions stay as they were first.
+
+    Raises:
+        RuntimeError: what is wrong, with file, line and place. Nothing is registered then.
+    """
+    if isinstance(source, str) and "\n" in source:
+        return _load_texts(
+            source, kernel, dict(files or {}), dict(functions or {}), name or "", namespace or ""
+        )
+    if not is_folder(source):
+        raise RuntimeError(f"load: '{source}' is no folder with a {DESCRIPTION}")
+    if kernel is not None or files or functions:
+        raise RuntimeError(
+            "load: a folder has its files; kernel, files and functions are for texts"
+        )
+    return _load_folder(Path(source), name or "", namespace or "")
+
+
+def _load_folder(folder: Path, name: str, namespace: str) -> Described:
+    facts = _read_folder(folder, DESCRIPTION, name, namespace)
+    known = _loaded.get(_full_name(facts))
+    if known is not None and known.origin == facts["origin"]:
+        return known
+    module = _module_of(Path(facts["origin"]))
+    functions = {} if module is None else {k: v for k, v in vars(module).items() if callable(v)}
+    where = f"{Path(facts['origin']).name}/{CASE}"
+    backward = None
+    if facts["backward_file"]:
+        other = f"{facts['name']}_backward" if name else ""
+        facts_of_backward = _read_folder(folder, facts["backward_file"], other, namespace)
+        backward = _described(facts_of_backward, functions, module, where)
+    return _registered(_described(facts, functions, module, where), backward)
+
+
+def _read_folder(folder: Path, file: str, name: str, namespace: str) -> dict[str, Any]:
+    arguments = (str(folder), file, namespace, name)
+    return _native._answer(_describe_folder(*(text.encode() for text in arguments)))
+
+
+def _load_texts(
+    text: str,
+    kernel: str | None,
+    files: dict[str, str],
+    functions: dict[str, Function],
+    name: str,
+    namespace: str,
+) -> Described:
+    operator = re.search(r"^operator:\s*\w+::(\w+)", text, re.MULTILINE)
+    named = re.search(r"^kernel:\s*(\S+)", text, re.MULTILINE)
+    if kernel is not None:
+        files[named[1] if named else "kernel.hip"] = kernel
+    origin = operator[1] if operator else "text"
+    sources = (_File * max(len(files), 1))(
+        *(_File(key.encode(), value.encode()) for key, value in files.items())
+    )
+    facts = _native._answer(
+        _describe_texts(
+            origin.encode(), text.encode(), sources, len(files), namespace.encode(), name.encode()
+        )
+    )
+    if facts["backward_file"]:
+        raise RuntimeError(
+            f"{origin}/description: a backward in another description needs a folder; here name a function"
+        )
+    described = _described(facts, functions, None, "load(..., functions={...})")
+    known = _loaded.get(described.name)
+    if known is None or known.module is not None:
+        return _registered(described, None)
+    _native._answer(_describe_replace(known.facts["handle"], text.encode(), sources, len(files)))
+    known.functions.update(functions)
+    return known
+
+
+def _full_name(facts: dict[str, Any]) -> str:
+    return f"{facts['namespace']}::{facts['name']}"
+
+
+def _described(
+    facts: dict[str, Any], functions: dict[str, Function], module: ModuleType | None, where: str
+) -> Described:
+    """Raises RuntimeError for a function that is missing."""
+    for entry in ("reference", "cpu", "backward"):
+        wanted = facts[entry]
+        if wanted and not callable(functions.get(wanted)):
+            raise RuntimeError(
+                f"{_full_name(facts)}: the description names {wanted} as its {entry}, but {where} has no "
+                f"function {wanted}"
+            )
+    return Described(_full_name(facts), facts["origin"], functions, module, facts)
+
+
+def _module_of(folder: Path) -> ModuleType | None:
+    path = folder / CASE
+    if not path.is_file():
+        return None
+    module = ModuleType(f"_truefuse_case_of_{path}")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    module.__file__ = str(path)
+    try:
+        # Not as an import, which writes a file of bytecode beside the source.
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), vars(module))
+    except Exception as error:
+        raise RuntimeError(f"'{path}' raised {type(error).__name__}: {error}") from error
+    return module
+
+
+def _registered(described: Described, backward: Described | None) -> Described:
+    handle = -1 if backward is None else backward.facts["handle"]
+    answer = _native._answer(_register(described.facts["handle"], handle))
+    for one in (backward, described):
+        if one is not None:
+            _finish(one)
+    if described.facts["backward"]:
+        _implement_backward(described, answer["backward"])
+    described.backward = backward
+    return described
+
+
+def _finish(described: Described) -> None:
+    namespace, name = described.name.split("::")
+    described.overload = getattr(getattr(torch.ops, namespace), name).default
+    _loaded[described.name] = described
+    if not any(a.get("mutated") for a in described.facts["contract"]["arguments"]):
+        register_vmap(described.name)
+    if described.facts["cpu"]:
+        _implement(described.name, "CPU", lambda *a, **k: _on_cpu(described, a, k))
+
+
+def _implement(name: str, key: str, function: Function) -> None:
+    namespace, name = name.split("::")
+    library = torch.library.Library(namespace, "FRAGMENT")
+    library.impl(name, function, key)
+    _libraries.append(library)
+
+
+def _call(
+    described: Described, entry: str, grads: list[Tensor], values: list[Any]
+) -> tuple[Any, ...]:
+    """A function of the description, called as a case's functions are: tensors in order, then scalars
+    by name. Its results as a tuple."""
+    arguments = described.facts["contract"]["arguments"]
+    pairs = list(zip(arguments, values, strict=True))
+    tensors = [value for argument, value in pairs if argument["kind"] == "tensor"]
+    mode = {a["name"]: value for a, value in pairs if a["kind"] != "tensor"}
+    result = described.functions[described.facts[entry]](*grads, *tensors, **mode)
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _on_cpu(described: Described, args: Any, kwargs: dict[str, Any]) -> Any:
+    """The function for CPU tensors: under the contract, and held to what it promises."""
+    values = simulate.bound(described.overload._schema, args, kwargs)
+    promised = simulate.promised(described.name, values)
+    results = _call(described, "cpu", [], values)
+    outputs = described.facts["contract"]["outputs"]
+    if len(results) != len(promised):
+        raise RuntimeError(
+            f"{described.name}: {described.facts['cpu']} returns {len(results)} results; the contract has "
+            f"{len(promised)} outputs"
+        )
+    names = [argument["name"] for argument in described.facts["contract"]["arguments"]]
+    finished = []
+    for result, output, want in zip(results, outputs, promised, strict=True):
+        found = (list(result.shape), str(result.dtype).removeprefix("torch."))
+        if found != (want["sizes"], want["dtype"]):
+            raise RuntimeError(
+                f"{described.name}: {described.facts['cpu']} returns {want['name']} as {found[1]} {found[0]}; "
+                f"the contract wants {want['dtype']} {want['sizes']}"
+            )
+        if output["layout"] == "dense":
+            placed = torch.empty_like(values[names.index(output["like"])])
+        else:
+            placed = result.new_empty(want["sizes"])
+        finished.append(placed.copy_(result))
+    return tuple(finished) if len(finished) != 1 else finished[0]
+
+
+def _implement_backward(described: Described, name: str) -> None:
+    outputs = len(described.facts["contract"]["outputs"])
+    arguments = described.facts["contract"]["arguments"]
+    names = [argument["name"] for argument in arguments]
+    gradients = described.facts["gradients"]
+
+    def backward(*values: Any) -> Any:
+        grads, rest = list(values[:outputs]), list(values[outputs:])
+        inputs, wanted = rest[: len(arguments)], rest[len(arguments) :]
+        results = _call(described, "backward", grads, inputs)
+        if len(results) != len(gradients):
+            raise RuntimeError(
+                f"{described.name}: {described.facts['backward']} returns {len(results)} gradients; the "
+                f"description promises {', '.join(gradients)}"
+            )
+        finished = []
+        for result, argument, is_wanted in zip(results, gradients, wanted, strict=True):
+            of = inputs[names.index(argument)]
+            if not is_wanted or result is None:
+                finished.append(grads[0].new_empty(0))
+                continue
+            if result.shape != of.shape:
+                raise RuntimeError(
+                    f"{described.name}: {described.facts['backward']} returns the gradient of {argument} as "
+                    f"{list(result.shape)}; {argument} is {list(of.shape)}"
+                )
+            finished.append(result.to(of.dtype).contiguous())
+        return tuple(finished) if len(finished) != 1 else finished[0]
+
+    # Ordinary operations of PyTorch, so that gradients of gradients follow from them.
+    _implement(name, "CompositeImplicitAutograd", backward)

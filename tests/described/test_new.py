@@ -1,0 +1,119 @@
+"""truefuse new, check and compile of a described operator's folder."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from truefuse import _native, simulate
+from truefuse import case as cases
+from truefuse.cli import app
+from truefuse.context import Context
+
+KINDS = ("elementwise", "rowwise", "reduction", "blank")
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def new(tmp_path, kind, name):
+    done = run("new", tmp_path / name, "--kind", kind)
+    assert done.exit_code == 0, done.output
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_right_as_it_is(tmp_path, kind):
+    folder = new(tmp_path, kind, f"new_{kind}")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "README.md",
+        "case.py",
+        "description.txt",
+        "kernel.hip",
+    ]
+    for path in folder.iterdir():
+        assert "my_operator" not in path.read_text()
+    case = cases.load(str(folder))
+    assert case.operator == f"my_ops::new_{kind}" and case.source == folder / "case.py"
+    context = Context(case, torch.device("cpu"), 1, str(folder), None)
+    for size in ((3, 1024), (2, 7)):
+        inputs = context.inputs(size, torch.float32, "normal", "new")
+        with simulate.Simulated(simulate.Device("sim:wave32")):
+            out = case.candidate(*inputs.values())
+        want = case.reference(*(tensor.double() for tensor in inputs.values()))
+        torch.testing.assert_close(out.double(), want, rtol=1e-5, atol=1e-5)
+    if kind != "blank":
+        x = torch.randn(2, 5, requires_grad=True)
+        with simulate.Simulated(simulate.Device("sim:wave32")):
+            out = case.candidate(x)
+        got = torch.autograd.grad(out.sum(), x)
+        torch.testing.assert_close(got, torch.autograd.grad(case.baselines["eager"](x).sum(), x))
+    # Nothing was written beside the sources.
+    assert len(list(folder.iterdir())) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("My-Op", [], "'My-Op' is no name for an operator"),
+        ("fine", ["--namespace", "1x"], "'1x' is no namespace"),
+        ("taken", [], "is there and not empty"),
+        ("fine", ["--kind", "conv"], "conv"),
+    ],
+)
+def test_what_new_refuses(tmp_path, name, options, sentence):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    done = run("new", tmp_path / name, *options)
+    assert done.exit_code == 2 and sentence in " ".join(done.output.split()).replace(" │ │ ", "")
+    assert not (tmp_path / "fine").exists()
+
+
+def check(folder, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "truefuse", "check", folder, *arguments], cwd=folder.parent,
+        capture_output=True, text=True, timeout=600, env={**os.environ, "COLUMNS": "120"},
+    )  # fmt: skip
+
+
+def test_check_accepts_it_and_rejects_a_fault(tmp_path):
+    folder = new(tmp_path, "blank", "copied")
+    done = check(folder, "--device", "sim:wave64")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ACCEPT" in done.stdout
+    kernel = folder / "kernel.hip"
+    kernel.write_text(kernel.read_text().replace("i < count", "i < count - 1"))
+    done = check(folder, "--device", "sim:wave64")
+    assert done.returncode == 1, done.stdout + done.stderr
+
+
+def test_a_simulated_cpu_path_is_never_timed(tmp_path):
+    folder = new(tmp_path, "blank", "timed")
+    done = check(folder)
+    assert done.returncode == 2
+    assert "runs in the simulator, whose speed says nothing" in " ".join(done.stderr.split())
+
+
+def test_a_description_that_is_not_right_is_a_verdict(tmp_path):
+    folder = new(tmp_path, "blank", "wrong")
+    text = folder / "description.txt"
+    text.write_text(text.read_text().replace("block = 256", "block = width"))
+    done = check(folder, "--device", "sim:wave64")
+    assert done.returncode == 1 and "there is no width" in " ".join(done.stdout.split())
+    done = run("compile", folder, "--arch", "sm_90a")
+    assert done.exit_code == 2 and "there is no width" in " ".join(done.output.split())
+
+
+def test_compile_takes_a_folder(tmp_path):
+    here = [arch for arch in ("gfx906", "sm_90a") if not _native.refusal(arch)]
+    if not here:
+        pytest.skip("no compiler for a GPU here")
+    folder = new(tmp_path, "rowwise", "compiled")
+    done = run("compile", folder, "--arch", here[0], "--all")
+    assert done.exit_code == 0, done.output
+    for label in ("f32 hidden=4096 rows=16 aligned", "bf16 hidden=7 rows=3 aligned"):
+        assert label in done.output

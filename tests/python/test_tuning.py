@@ -1,0 +1,77 @@
+"""Launch policies: nothing is timed that a gate turns away, and nothing at all without a device."""
+
+import pytest
+
+from truefuse import tuning
+from truefuse.tuning import STANDARD, Policy, Row
+
+A, B = Policy(256, 2), Policy(512, 1)
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """What is done with each policy; A computes something else."""
+    done = []
+
+    def compiled(operator, arch, policy):
+        done.append(("compiled", policy))
+        return Row(arch, policy, [])
+
+    def refusal(operator, device, arch, policy, seed):
+        done.append(("judged", policy))
+        return "numerics: wrong" if policy == A else ""
+
+    def timed(operator, device, arch, policy, seed):
+        done.append(("timed", policy))
+        return {"f32": 1.0}
+
+    for function in (compiled, refusal, timed):
+        monkeypatch.setattr(tuning, function.__name__, function)
+    return done
+
+
+def test_a_policy_is_timed_only_after_it_passed(steps):
+    rows = list(tuning.sweep("swish", ["sm_90a"], "cuda:0", 1, (STANDARD, A, B)))
+    assert [row.refused for row in rows] == ["", "numerics: wrong", ""]
+    assert [row.microseconds for row in rows] == [{"f32": 1.0}, {}, {"f32": 1.0}]
+    assert ("timed", A) not in steps
+    assert steps.index(("judged", B)) < steps.index(("timed", B))
+
+
+def test_without_a_device_nothing_runs(steps):
+    rows = list(tuning.sweep("swish", ["gfx90a", "sm_90a"], None, 1, (STANDARD, A)))
+    assert {kind for kind, _ in steps} == {"compiled"}
+    assert [(row.target, row.policy) for row in rows] == [
+        *(("gfx90a", STANDARD), ("gfx90a", A)),
+        *(("sm_90a", STANDARD), ("sm_90a", A)),
+    ]
+    assert not any(row.microseconds for row in rows)
+
+
+def test_a_choice_is_faster_than_the_standard_and_was_timed():
+    rows = [
+        Row("sm_90a", STANDARD, [], microseconds={"f32": 10.0, "f16": 10.0}),
+        Row("sm_90a", A, [], microseconds={"f32": 9.0, "f16": 9.9}),
+        Row("sm_90a", B, [], refused="numerics"),
+    ]
+    assert tuning.choices(rows) == {"f32": A}  # 1 % is what two runs differ by
+    assert tuning.choices(rows[1:]) == {}
+
+
+def test_what_is_saved_replaces_the_same_operator_on_the_same_architecture(tmp_path):
+    file = tmp_path / "truefuse" / "tuning.txt"
+    tuning.save(file, "gfx90a:sramecc+:xnack-", "swish", {"f32": A, "bf16": B})
+    tuning.save(file, "sm_90a", "swish", {"f32": B})
+    tuning.save(file, "gfx90a", "swish", {"f32": B})
+    assert file.read_text().splitlines() == [
+        "sm_90a swish f32 threads=512 rows=1",
+        "gfx90a swish f32 threads=512 rows=1",
+    ]
+
+
+def test_the_file_is_where_the_library_looks(monkeypatch, tmp_path):
+    monkeypatch.delenv("TRUEFUSE_TUNING", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert tuning.user_file() == tmp_path / "truefuse" / "tuning.txt"
+    monkeypatch.setenv("TRUEFUSE_TUNING", str(tmp_path / "mine"))
+    assert tuning.user_file() == tmp_path / "mine"
