@@ -17,7 +17,7 @@
 // swish: -0 gives -0, +inf gives +inf, -inf gives -0. swish': 0.5 at 0, 1 at +inf, -0 at -inf. NaN
 // gives NaN.
 //
-// Largest errors in ulp: swish in float and double 2, over all binades; g swish' 3, of the larger
+// Largest errors in ulp: swish in float and double 2, over all binades; g swish' 3.1, of the larger
 // one of the result and its summands. The half types are computed in float to 2^-17 and rounded
 // once.
 

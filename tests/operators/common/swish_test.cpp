@@ -40,7 +40,7 @@ void check_full(Format format, T lowest, std::size_t at_least_binades) {
     const long double unit =
         ulp_of(g * std::max(std::fabs(truth.slope), truth.largest_summand), format);
     slope_errors.add(x, slope, g * truth.slope,
-                     (3 * unit + 1.5L * g * coarse) / ulp_of(g * truth.slope, format));
+                     (3.1L * unit + 1.5L * g * coarse) / ulp_of(g * truth.slope, format));
     shared_errors.add(x, shared, truth.value, 3.5L + 1.5L * coarse / ulp_of(truth.value, format));
   });
   value_errors.record("value");
@@ -105,6 +105,10 @@ void check_special(Format format) {
     EXPECT_EQ(value, x);
     EXPECT_EQ((swish<A, kPrecision>(x)), x);
   }
+  // An incoming gradient that is infinite, or that only the slope's first factor would take beyond.
+  EXPECT_EQ((swish_gradient<A, kPrecision>(infinity, T(0.5), value)), infinity);
+  EXPECT_EQ((swish_gradient<A, kPrecision>(infinity, T(-8), value)), -infinity);
+  EXPECT_TRUE(std::isfinite(swish_gradient<A, kPrecision>(huge / 2, T(-10), value)));
   for (const T x : {-infinity, -huge, T(-1e4)}) {
     EXPECT_EQ(slope(x), T(0)) << x;
     EXPECT_TRUE(value == 0 && std::signbit(value)) << x;
