@@ -3,6 +3,7 @@
 #
 #   make check                 the main job
 #   make test                  all tests that need no GPU
+#   make simulate              every operator on the simulated devices: minutes of compiling
 #   make check PYTHON=...      start from that Python; its torch is used as it is
 #   make test TORCH=2.5.1      with that PyTorch, in a virtual environment of its own
 #   make build CXX=g++-11      with that compiler
@@ -14,7 +15,7 @@ CXX := g++
 endif
 export CXX TORCH ARGS
 
-TARGETS := check build test sanitize fuzz compilers kit gpu lint format clean
+TARGETS := check build test simulate sanitize fuzz compilers kit gpu lint format clean
 .PHONY: $(TARGETS)
 .DEFAULT_GOAL := check
 

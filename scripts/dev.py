@@ -154,11 +154,23 @@ def test() -> int:
     stage = build.make(tests=True)
     variables = chosen.variables(stage)
     ctest = run_ctest(build, variables)
-    # Much of it waits for compilers and processes. A file's tests stay together: they share fixtures.
-    command = [chosen.python, "-m", "pytest", "tests", "--ignore=tests/gpu"]
-    command += ["--numprocesses", str(jobs()), "--dist", "loadfile", *arguments()]
-    pytest = subprocess.run(command, cwd=ROOT, env=variables).returncode
-    return ctest or pytest
+    # A file's tests stay together: they share fixtures.
+    given = ["tests", "--ignore=tests/gpu", "--dist", "loadfile", *arguments()]
+    return ctest or run_pytest(chosen, variables, *given)
+
+
+def simulate() -> int:
+    """Every operator on the simulated devices, over its whole list of edge sizes."""
+    chosen = select()
+    chosen.add("cli", "test")
+    variables = chosen.variables(Build(chosen).make()) | {"TRUEFUSE_FULL": "1"}
+    return run_pytest(chosen, variables, "tests/python/test_simulate_operators.py", *arguments())
+
+
+def run_pytest(chosen: Environment, variables: dict[str, str], *given: str) -> int:
+    """On every core: much of it waits for compilers and processes."""
+    command = [chosen.python, "-m", "pytest", "--numprocesses", str(jobs()), *given]
+    return subprocess.run(command, cwd=ROOT, env=variables).returncode
 
 
 def sanitize() -> int:
@@ -281,7 +293,7 @@ def arguments() -> list[str]:
 
 
 TARGETS = {
-    "build": build, "check": check, "test": test, "sanitize": sanitize, "fuzz": fuzz,
+    "build": build, "check": check, "test": test, "simulate": simulate, "sanitize": sanitize, "fuzz": fuzz,
     "compilers": compilers,
     "kit": kit, "gpu": gpu, "paths": paths, "lint": lint, "format": format_sources, "clean": clean,
 }  # fmt: skip

@@ -186,7 +186,7 @@ def load(name_or_path: str) -> Case:
     or the case in a Python file. Raises CaseError."""
     path = Path(name_or_path)
     is_builtin = re.fullmatch(r"\w+", name_or_path) and name_or_path in builtin_names()
-    if path.is_dir() and not is_builtin:
+    if name_or_path and path.is_dir() and not is_builtin:
         return _of_folder(path)
     if path.suffix != ".py":
         path = builtin_directory() / name_or_path / "case.py"

@@ -91,20 +91,6 @@ def test_the_orders_gate_knows_a_race_from_none():
         assert simulate_orders.self_test(arch) == []
 
 
-@pytest.mark.parametrize("arch", simulate.ARCHS)
-@pytest.mark.parametrize("name", cases.builtin_names())
-def test_every_operator_passes_over_its_edge_sizes(name, arch, tmp_path):
-    """In every order, without an unordered access, under the sanitizers; never a figure of speed."""
-    gates = ["--gate", "edges", "--gate", "orders", "--gate", "outputs"]
-    output = ["--output", str(tmp_path), "--json"]
-    found = CliRunner().invoke(app, ["check", name, "--device", arch, *gates, *output])
-    report = json.loads(found.stdout)
-    assert [(r["gate"], r["status"]) for r in report["gates"]] == [
-        ("outputs", "PASS"), ("edges", "PASS"), ("orders", "PASS"),
-    ], report["gates"]  # fmt: skip
-    assert report["device"] == arch and "performance" not in report
-
-
 def test_a_candidate_that_is_wrong_on_the_device_alone_is_rejected():
     case = cases.load("bias_gelu")
     contract = {"arguments": []}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -56,7 +57,10 @@ class Handler(BaseHTTPRequestHandler):
         behaviour = self.behaviour
         behaviour.asked.append(body)
         if behaviour.kind == "down" and len(behaviour.asked) == behaviour.since:
-            self.server.socket.close()  # This request is answered, and nobody listens any more.
+            # This request is answered, and nobody listens any more; closed alone, it would listen for
+            # as long as the server's thread waits for it.
+            self.server.socket.shutdown(socket.SHUT_RDWR)
+            self.server.socket.close()
         kind = behaviour.kind if len(behaviour.asked) > behaviour.since else ""
         if kind == "html":
             self.whole(200, "<html>gateway</html>")
