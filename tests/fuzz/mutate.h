@@ -72,7 +72,8 @@ class Mutator {
     }
   }
 
-  static constexpr std::string_view kMarks{" \n\t\0:;,=|()[]/%@*+-_.<>\"'#\\\xff", 31};
+  static constexpr char kCharacters[] = " \n\t\0:;,=|()[]/%@*+-_.<>\"'#\\\xff";
+  static constexpr std::string_view kMarks{kCharacters, sizeof(kCharacters) - 1};
   static constexpr std::uint64_t kNumbers[] = {
       0, 1, 7, 127, 128, 255, 65535, 0x7fffffff, 0xffffffff, ~0ull >> 1, ~0ull >> 1, ~0ull};
   std::vector<std::string> corpus_;
