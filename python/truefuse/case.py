@@ -6,10 +6,9 @@ operators use the same door as everybody else.
 
 from __future__ import annotations
 
-import importlib.util
+import functools
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from truefuse import source_file
 
 if TYPE_CHECKING:
     from truefuse.layouts import BoundLayout
@@ -218,25 +219,18 @@ def _of_folder(folder: Path) -> Case:
 
 
 def beside(file: str, name: str) -> ModuleType:
-    """The module in the Python file `name` beside `file`, for a case in several files; loaded once."""
-    path = Path(file).resolve().with_name(f"{name}.py")
-    known = f"_truefuse_{path.parent.name}_{name}"
-    if known not in sys.modules:
-        spec = importlib.util.spec_from_file_location(known, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[known] = module  # dataclasses look their module up
-        spec.loader.exec_module(module)
-    return sys.modules[known]
+    """The module in the Python file `name` beside `file`, for a case in several files; run once."""
+    return _run_once(Path(file).resolve().with_name(f"{name}.py"))
+
+
+@functools.cache
+def _run_once(path: Path) -> ModuleType:
+    return source_file.run(path)
 
 
 def _from_file(path: Path) -> Case:
-    spec = importlib.util.spec_from_file_location(f"_truefuse_case_{path.parent.name}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
-        found = getattr(module, "case", None)
+        found = getattr(source_file.run(path), "case", None)
         if callable(found):
             found = found()
     except Exception as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from truefuse import _native, simulate
+from truefuse import _native, simulate, source_file
 from truefuse._vmap import register_vmap
 
 DESCRIPTION = "description.txt"
@@ -196,15 +195,10 @@ def _module_of(folder: Path) -> ModuleType | None:
     path = folder / CASE
     if not path.is_file():
         return None
-    module = ModuleType(f"_truefuse_case_of_{path}")
-    sys.modules[module.__name__] = module  # dataclasses look their module up
-    module.__file__ = str(path)
     try:
-        # Not as an import, which writes a file of bytecode beside the source.
-        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), vars(module))
+        return source_file.run(path)
     except Exception as error:
         raise RuntimeError(f"'{path}' raised {type(error).__name__}: {error}") from error
-    return module
 
 
 def _registered(described: Described, backward: Described | None) -> Described:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from truefuse import source_file
 from truefuse.layout_cli import refuse
 
 
@@ -91,14 +91,10 @@ def _load(name_or_path: str) -> ModuleType:
             f"{names or 'none in this installation'}; or name a file that defines `probes`, a list of "
             "Probe."
         )
-    spec = importlib.util.spec_from_file_location(f"truefuse_probe_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        return source_file.run(path)
     except Exception as error:
         refuse(f"{path} cannot be loaded: {type(error).__name__}: {error}")
-    return module
 
 
 def _list(module: ModuleType, case: str, name: str, kind: type, required: bool = True) -> list[Any]:

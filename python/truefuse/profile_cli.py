@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Callable
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+from truefuse import source_file
 
 if TYPE_CHECKING:
     from truefuse.profile_chains import Group
@@ -65,11 +66,8 @@ def _profile(target: str, device: str, dtype: str) -> Profile:
 def _of_file(path: Path) -> Callable[[], Any]:
     if not path.is_file():
         _refuse(f"'{path}' does not exist.")
-    spec = importlib.util.spec_from_file_location(f"_truefuse_profile_{path.stem}", path.resolve())
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        module = source_file.run(path)
     except Exception as error:
         _refuse(f"'{path}' raised {type(error).__name__}: {error}")
     call = getattr(module, "call", None)

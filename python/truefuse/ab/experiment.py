@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from truefuse import source_file
 from truefuse.ab.sides import Request, Side
 from truefuse.ab.speed import Amdahl
 
@@ -36,12 +36,10 @@ def load(path: Path) -> Experiment:
     """The `experiment` of a Python file. Raises ExperimentError."""
     if not path.is_file():
         raise ExperimentError(f"'{path}' does not exist. Give a Python file, or --model")
-    spec = importlib.util.spec_from_file_location(f"_truefuse_ab_{path.stem}", path.resolve())
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise ExperimentError(f"'{path}' is no Python file: its name must end in .py")
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        module = source_file.run(path)
     except Exception as error:
         raise ExperimentError(f"'{path}' raised {type(error).__name__}: {error}") from error
     found = getattr(module, "experiment", None)

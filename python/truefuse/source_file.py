@@ -1,0 +1,23 @@
+"""Python files that users hand over: cases, probes, experiments, what is to be profiled."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+
+def run(path: Path) -> ModuleType:
+    """Runs a Python file as a module of its own. Raises what the file raises.
+
+    Not as an import, which writes a file of bytecode beside the source."""
+    path = path.resolve()
+    module = ModuleType(f"_truefuse_file_{path}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    try:
+        exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(module))
+    except BaseException:
+        del sys.modules[module.__name__]
+        raise
+    return module
