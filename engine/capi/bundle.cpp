@@ -38,8 +38,9 @@ std::vector<jit::CacheEntry> compile_all(const std::vector<const Operator*>& ope
                                          const std::vector<std::string>& archs, int jobs) {
   std::vector<jit::BuildRequest> requests;
   for (const std::string& arch : archs) {
+    const DeviceFacts device = facts_of_absent(arch);
     for (const Operator* op : operators) {
-      for (const Operator::NamedVariant& variant : variants_for(*op, arch)) {
+      for (const Operator::NamedVariant& variant : variants_for(*op, device)) {
         jit::BuildRequest& request = requests.emplace_back();
         request.program = program_of(*op, variant.variant);
         request.label = op->name + " " + variant.label;

@@ -81,8 +81,9 @@ extern "C" {
 char* truefuse_compile_table(const char* arch, int jobs) {
   return capi::answer([&](JsonWriter& json) {
     std::vector<capi::Row> rows;
+    const DeviceFacts device = facts_of_absent(arch);
     for (const Operator* op : registered_operators()) {
-      for (Operator::NamedVariant& variant : variants_for(*op, arch)) {
+      for (Operator::NamedVariant& variant : variants_for(*op, device)) {
         rows.push_back({op, std::move(variant), {}, {}, {}, {}, {}, false});
       }
     }

@@ -28,7 +28,7 @@ const Operator& operator_named(const char* name) {
 Operator::NamedVariant variant_named(const Operator& op, const std::string& label,
                                      const std::string& arch) {
   std::string known;
-  for (const Operator::NamedVariant& variant : variants_for(op, arch)) {
+  for (const Operator::NamedVariant& variant : variants_for(op, facts_of_absent(arch))) {
     if (variant.label == label) return variant;
     known += (known.empty() ? "\"" : ", \"") + variant.label + '"';
   }

@@ -69,8 +69,8 @@ bool compiling_is_forbidden() {
   return text != nullptr && *text != '\0' && std::string_view(text) != "0";
 }
 
-std::string label_of(const Operator& op, const Launch& launch, const std::string& arch) {
-  for (const Operator::NamedVariant& candidate : variants_for(op, arch)) {
+std::string label_of(const Operator& op, const Launch& launch, const DeviceFacts& device) {
+  for (const Operator::NamedVariant& candidate : variants_for(op, device)) {
     if (candidate.variant == launch.variant && std::strcmp(candidate.kernel, launch.kernel) == 0) {
       return op.name + " " + candidate.label;
     }
@@ -98,7 +98,7 @@ const Function& load(const KernelId& id, const Launch& launch, bool may_compile)
   jit::BuildRequest request;
   request.program = program_of(*id.op, launch.variant);
   request.arch = facts_of(id.device).arch;
-  request.label = label_of(*id.op, launch, request.arch);
+  request.label = label_of(*id.op, launch, facts_of(id.device));
   request.arch_is_reported_by_device = true;
   request.may_compile = may_compile;
   const jit::Built built = jit::build(request);
@@ -159,7 +159,7 @@ void run(const Operator& op, const Call& call, int device, void* stream,
 }
 
 void prepare(const Operator& op, int device) {
-  for (const Operator::NamedVariant& named : variants_for(op, facts_of(device).arch)) {
+  for (const Operator::NamedVariant& named : variants_for(op, facts_of(device))) {
     Launch launch;
     launch.kernel = named.kernel;
     launch.variant = named.variant;

@@ -58,15 +58,17 @@ std::vector<const Operator*> registered_operators() {
   return state.operators;
 }
 
-std::vector<Operator::NamedVariant> variants_for(const Operator& op, std::string_view arch) {
-  std::vector<Operator::NamedVariant> all = op.variants;
-  if (op.variants_on != nullptr) {
-    DeviceFacts device;
-    device.arch = arch;
-    device.tuned = tuned_policies(arch);
-    if (!device.tuned.empty()) all = op.variants_on(device);
-  }
-  std::erase_if(all, [&](const auto& variant) { return !variant.is_for(arch); });
+DeviceFacts facts_of_absent(std::string_view arch) {
+  DeviceFacts device;
+  device.arch = arch;
+  device.tuned = tuned_policies(arch);
+  return device;
+}
+
+std::vector<Operator::NamedVariant> variants_for(const Operator& op, const DeviceFacts& device) {
+  const bool is_tuned = op.variants_on != nullptr && !device.tuned.empty();
+  std::vector<Operator::NamedVariant> all = is_tuned ? op.variants_on(device) : op.variants;
+  std::erase_if(all, [&](const auto& variant) { return !variant.is_for(device.arch); });
   return all;
 }
 

@@ -218,8 +218,11 @@ void unregister_operator(const Operator& op);
 /// All registered operators, in order of registration.
 std::vector<const Operator*> registered_operators();
 
-/// The variants that a plan can ask for on a device of this architecture.
-std::vector<Operator::NamedVariant> variants_for(const Operator& op, std::string_view arch);
+/// What is known of a device that is not here: its architecture, and the user's choices for it.
+DeviceFacts facts_of_absent(std::string_view arch);
+
+/// The variants that a plan can ask for on such a device.
+std::vector<Operator::NamedVariant> variants_for(const Operator& op, const DeviceFacts& device);
 
 /// Null if there is none of that name ("bias_gelu" or "truefuse::bias_gelu"). As its sources are
 /// now: throws Error if they cannot be read.
