@@ -33,17 +33,6 @@ const CpuKernels& kernels() {
   return kCpuKernels_base;
 }
 
-std::size_t code_of(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return 1;
-    case DType::bf16:
-      return 2;
-    default:
-      return 0;
-  }
-}
-
 constexpr std::int64_t padded(std::int64_t count) { return (count + kPad - 1) / kPad * kPad; }
 
 std::byte* address(const TensorView& tensor, std::int64_t offset) {
@@ -76,8 +65,8 @@ class Worker {
   explicit Worker(const Problem& problem)
       : p_(problem),
         kernels_(kernels()),
-        row_code_(code_of(p_.conv_state->dtype)),
-        state_code_(code_of(p_.state->dtype)),
+        row_code_(type_code(p_.conv_state->dtype)),
+        state_code_(type_code(p_.state->dtype)),
         row_size_(static_cast<std::int64_t>(size_of(p_.conv_state->dtype))),
         keys_(padded(p_.heads.K)),
         lanes_(2 * keys_ + padded(p_.heads.G * p_.heads.V)),
@@ -96,7 +85,7 @@ class Worker {
     norm_weight_ = floats(values_);
     gate_ = floats(values_);
     if (p_.norm_weight != nullptr) {
-      kernels_.widen[code_of(p_.norm_weight->dtype)](
+      kernels_.widen[type_code(p_.norm_weight->dtype)](
           p_.norm_weight->data, stride_of(*p_.norm_weight, 0), norm_weight_.data(), p_.heads.V);
     }
   }
@@ -243,7 +232,7 @@ class Worker {
     for (std::vector<float>* scratch : {&dt, &rate, &a}) scratch->resize(index(padded(G)));
     const auto of_heads = [&](const TensorView& tensor, float* to) {
       const std::int64_t stride = stride_of(tensor, 0);
-      kernels_.widen[code_of(tensor.dtype)](address(tensor, head * G * stride), stride, to, G);
+      kernels_.widen[type_code(tensor.dtype)](address(tensor, head * G * stride), stride, to, G);
     };
     of_heads(*p_.dt_bias, dt.data());
     of_heads(*p_.a_log, rate.data());

@@ -8,6 +8,18 @@
 
 namespace truefuse::gdn_decode {
 
+/// The number of an element type in kernels and in tables of them: f32 0, f16 1, bf16 2.
+constexpr std::uint8_t type_code(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return 1;
+    case DType::bf16:
+      return 2;
+    default:
+      return 0;
+  }
+}
+
 /// An integer tensor [batch] or [batch, columns], or none.
 struct IndexView {
   const void* data = nullptr;

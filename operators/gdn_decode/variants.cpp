@@ -7,17 +7,6 @@
 namespace truefuse::gdn_decode {
 namespace {
 
-std::int64_t type_code(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return 1;
-    case DType::bf16:
-      return 2;
-    default:
-      return 0;
-  }
-}
-
 struct NamedConstant {
   const char* name;
   std::int64_t value;
