@@ -44,7 +44,7 @@ struct Tensor {
     std::int64_t stride = dims[i].stride;
     for (std::size_t k = pieces.size(); k-- > 0;) {
       pieces[k].stride = stride;
-      stride *= pieces[k].extent;
+      if (k > 0) stride *= pieces[k].extent;
     }
     if (pieces.size() == 1) {
       dims[i] = pieces[0];
@@ -119,7 +119,9 @@ struct Tensor {
     bool is_view = true;
     std::int64_t extent = dims[first].extent;
     for (std::size_t i = first + 1; i < first + count; ++i) {
-      is_view &= dims[i - 1].stride == dims[i].stride * dims[i].extent;
+      std::int64_t span = 0;
+      is_view &= !__builtin_mul_overflow(dims[i].stride, dims[i].extent, &span) &&
+                 dims[i - 1].stride == span;
       extent *= dims[i].extent;
     }
     if (!is_view) {
