@@ -19,9 +19,8 @@ from truefuse.ab.cli import app as ab_app
 from truefuse.layout_cli import app as layout_app
 from truefuse.probe_cli import probe
 from truefuse.profile_cli import profile
-from truefuse.usage import Command, Commands
+from truefuse.usage import DEFAULT_SEED, Command, Commands
 
-DEFAULT_SEED = 20260716
 ARCH = re.compile(r"gfx[0-9a-f]+(:[a-z]+[+-])*|sm_\d+[a-z]?|sim:wave(32|64)")
 
 app = typer.Typer(

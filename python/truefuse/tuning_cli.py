@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from truefuse.usage import Command
+from truefuse.usage import DEFAULT_SEED, Command
 
-DEFAULT_SEED = 20260716
 SHOWN_TARGETS = ("gfx90a", "sm_90a")
 
 

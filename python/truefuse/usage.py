@@ -1,10 +1,12 @@
-"""Usage errors that name the valid choices."""
+"""What commands share: usage errors that name the valid choices, and the default seed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+
+DEFAULT_SEED = 20260716
 
 # typer brings its own copy of click in some versions and depends on it in others: the exceptions are
 # told by name.

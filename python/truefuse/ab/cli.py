@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from truefuse.usage import Command, Commands
+from truefuse.usage import DEFAULT_SEED, Command, Commands
 
 if TYPE_CHECKING:
     from truefuse.ab.experiment import Experiment
@@ -72,7 +72,7 @@ def run(
     rounds: Annotated[
         int, typer.Option(min=0, help="Of A B B A; 0: output is judged, and nothing timed.")
     ] = 5,
-    seed: Annotated[int, typer.Option(help="Of requests and intervals.")] = 20260716,
+    seed: Annotated[int, typer.Option(help="Of requests and intervals.")] = DEFAULT_SEED,
     output: Output = Path("ab.json"),
     as_json: AsJson = False,
 ) -> None:
