@@ -4,6 +4,7 @@
 #
 #   PYTHON=...    the Python with torch (default python3)
 #   OUT=...       where results go (default bench/results/DATE-DEVICE)
+#   ONLY=...      a regular expression: only stages whose name matches, after the build
 #
 # A stage that fails or takes too long does not keep the later ones from running; any failure makes
 # the exit status 1. Writes gpu.log (everything), gpu-summary.txt, and what the benchmarks write.
@@ -25,6 +26,7 @@ failed=0
 stage() {
   local name=$1 limit=$2 start=$SECONDS status=0
   shift 2
+  [[ $name =~ ^build$|${ONLY:-.} ]] || return 0
   echo "== $name"
   timeout --kill-after=10 "$limit" "$@" < /dev/null || status=$?
   local verdict=ok

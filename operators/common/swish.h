@@ -11,8 +11,8 @@
 //             = s + a q s  for x >= 0,   q - a q s  for x < 0
 //
 // The only difference that cancels is the last one, at the derivative's zero near -1.278. a is cut
-// where the results have left even the subnormals. In swish, e and what is made of it are carried
-// times 2^kShift, as normal numbers, and scaled once at the end.
+// where the results have left even the subnormals. e and what is made of it are carried times
+// 2^kShift, as normal numbers, and scaled once at the end.
 //
 // swish: -0 gives -0, +inf gives +inf, -inf gives -0. swish': 0.5 at 0, 1 at +inf, -0 at -inf. NaN
 // gives NaN.
@@ -46,19 +46,22 @@ struct Swish {
 
   TF_DEVICE static V gradient(V g, V x, V& value) {
     const V a = A::magnitude_nan(x, V(kLimit));
-    const V c = A::below_zero(x, -a, a);
-    const V e = exponential(a) * V(kScale);
-    const V d = e + V(S(1));
-    const Ratio<A> s(V(S(1)), d, e + (V(S(1)) - d));
-    const V q = e * s.high;
+    const V e = exponential(a);
+    const V d = A::fma(e, V(kScale), V(S(1)));
+    const Ratio<A> s(V(S(1)), d, A::fma(e, V(kScale), V(S(1)) - d));
+    const V q = e * s.high;  // As q_low, times 2^kShift.
     const V q_low = A::fma(e, s.low, A::fma(e, s.high, -q));
-    value = A::below_zero(x, c * (q + q_low), x * s.rounded);
+    const V c = A::below_zero(x, -a, a * V(kScale));
+    const V scale = A::below_zero(x, V(kScale), V(S(1)));
+    value = A::below_zero(x, c * (q + q_low), x * s.rounded) * scale;
     // sigmoid(x) (1 + x sigmoid(-x)); both sigmoids in two parts. g comes last: one that is
     // infinite, times the low part, would be NaN, and g slope can overflow where the product does
     // not.
     const V slope =
         A::fma(c, A::below_zero(x, s.high, q), A::fma(c, A::below_zero(x, s.low, q_low), V(S(1))));
-    return g * A::fma(slope, A::below_zero(x, q, s.high), slope * A::below_zero(x, q_low, s.low));
+    const V sum =
+        A::fma(slope, A::below_zero(x, q, s.high), slope * A::below_zero(x, q_low, s.low));
+    return g * (sum * scale);
   }
 
  private:
@@ -112,8 +115,8 @@ TF_DEVICE typename A::Value swish(typename A::Value x) {
   return SwishOf<A, kPrecision>::value(x);
 }
 
-/// g swish'(x); `value` becomes swish(x), to 3.5 ulp. For x < -80 (in double -700), where the usual
-/// forms have no digit left or soon none, exp(x) comes with the precision of a subnormal.
+/// g swish'(x); `value` becomes swish(x), to 3.5 ulp. A swish'(x) that is subnormal (from x < -91.9
+/// on, in double -714.9) is rounded as one before it meets g.
 template <class A, Precision kPrecision>
 TF_DEVICE typename A::Value swish_gradient(typename A::Value g, typename A::Value x,
                                            typename A::Value& value) {

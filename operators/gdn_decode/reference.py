@@ -112,21 +112,24 @@ class Result:
 
 
 def decode(window: Tensor, state: Tensor, rows: Rows, weights: Weights, rounding=None) -> Result:
-    """T tokens, one after the other, on window [B, C, W - 1] and state [B, HV, K, V]."""
+    """T tokens, one after the other, on window [B, C, W - 1] and state [B, HV, K, V]. Between tokens a state
+    of 16 bits is rounded to them, as it is between calls; wider ones are not."""
     batch, tokens, heads, K = rows.q.shape
     x = channels(rows)
     y = convolution(window, x, weights, rounding).transpose(1, 2)
     q, k, v = y.split([heads * K, heads * K, y.shape[2] - 2 * heads * K], dim=2)
     alpha, beta = gates(rows, weights, rounding)
+    stored = state.dtype if state.element_size() == 2 else None
     state = state.double()
     cores, states = [], []
     for t in range(tokens):
-        core, state = delta_rule(
+        core, after = delta_rule(
             state, q[:, t].view(batch, heads, K), k[:, t].view(batch, heads, K),
             v[:, t].view(batch, rows.v.shape[2], -1), alpha[:, t], beta[:, t],
         )  # fmt: skip
         cores.append(rounded(core, rounding))
-        states.append(state)
+        states.append(after)
+        state = rounded(after, stored)
     core = torch.stack(cores, 1)
     out = core if weights.norm is None else gated_norm(core, rows.z, weights, rounding)
     return Result(out, core, torch.stack(states, 1), torch.cat([window, x], dim=2))

@@ -47,8 +47,12 @@ def assert_right(problem, layout="interleaved", **words):
     state = gpu.state.cpu()
     if gpu.words["state_layout"] == "[HV,V,K]":
         state = state.transpose(-1, -2)
-    half = problem.dtype != torch.float32
-    assert distance(out.cpu().view(want.out.shape), want.out) < (2.5e-3 if half else 5e-6)
+    limit = 5e-6 if problem.dtype == torch.float32 else 2.5e-3
+    if problem.state_dtype != torch.float32 and problem.tokens > 1:
+        limit = max(
+            limit, 1e-4
+        )  # an element that is stored the other way; all of them: 2e-4 and more
+    assert distance(out.cpu().view(want.out.shape), want.out) < limit
     limit = 5e-6 if problem.state_dtype == torch.float32 else 4e-3
     if gpu.words["rounding"] == "transformers":
         limit = max(limit, 1e-3)

@@ -15,8 +15,12 @@ def assert_right(
     want = problem.expected(rounding)
     if state_layout == "[HV,V,K]":
         state = state.transpose(-1, -2)
-    half = problem.dtype != torch.float32
-    assert distance(out.view(want.out.shape), want.out) < (HALF if half else 2e-6)
+    limit = 2e-6 if problem.dtype == torch.float32 else HALF
+    if problem.state_dtype != torch.float32 and problem.tokens > 1:
+        limit = max(
+            limit, 1e-4
+        )  # an element that is stored the other way; all of them: 2e-4 and more
+    assert distance(out.view(want.out.shape), want.out) < limit
     limit = 2e-6 if problem.state_dtype == torch.float32 else 4e-3
     if rounding == "transformers":
         limit = max(limit, 1e-3)  # in so few elements one that is rounded the other way counts
@@ -42,10 +46,12 @@ def test_head_sizes(state_layout, K, V):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("state_dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_dtypes(dtype, state_dtype):
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_dtypes(dtype, state_dtype, tokens):
     for state_layout in ("[HV,V,K]", TRANSPOSED):
         assert_right(
-            Problem(K=40, V=24, dtype=dtype, state_dtype=state_dtype), state_layout=state_layout
+            Problem(K=40, V=24, dtype=dtype, state_dtype=state_dtype, tokens=tokens),
+            state_layout=state_layout,
         )
 
 
