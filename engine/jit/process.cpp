@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
+#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -232,8 +234,14 @@ TemporaryDirectory::TemporaryDirectory() {
 }
 
 TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+  // Not std::filesystem::remove_all: in a program that links PyTorch 2.11 for CUDA 13 before the
+  // C++ library, that is PyTorch's copy, which calls a null pointer.
+  constexpr int kOpenDirectories = 8;
+  const auto remove_one = [](const char* path, const struct stat*, int, FTW*) {
+    std::remove(path);  // What cannot be removed stays, and the rest goes.
+    return 0;
+  };
+  nftw(path_.c_str(), remove_one, kOpenDirectories, FTW_DEPTH | FTW_PHYS);
 }
 
 }  // namespace truefuse::jit

@@ -1,5 +1,6 @@
 """The installed package: what it says of itself, and what it says under another PyTorch."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -52,3 +53,19 @@ def test_the_kits_installer_refuses_an_unknown_option():
     run = subprocess.run(["bash", script, "--force"], capture_output=True, text=True)
     assert run.returncode == 2
     assert "./install.sh --from-source" in run.stderr
+
+
+def test_the_cpp_library_that_is_used_is_the_systems_and_no_part_of_pytorchs():
+    """PyTorch's libraries export std::filesystem; of CUDA builds of 2.11 a part of it crashes."""
+    code = "import truefuse; from truefuse import _native; _native.toolchains()"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True,
+        env={**os.environ, "LD_DEBUG": "bindings"},
+    )  # fmt: skip
+    bindings = re.findall(
+        r"binding file .*?/libtruefuse\S+ \[\d+\] to (.+?) \[\d+\]: normal symbol `(_ZN?K?St\S+?)'",
+        run.stderr,
+    )
+    assert any("10filesystem" in symbol for _, symbol in bindings)  # It does use them.
+    torch_libraries = Path(torch.__file__).resolve().parent / "lib"
+    assert not [b for b in bindings if Path(b[0]).resolve().is_relative_to(torch_libraries)]
