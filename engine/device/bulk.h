@@ -51,15 +51,36 @@ struct PhaseBarrier {
   }
 };
 
+/// When the L2 cache should give the bytes up: a hint. An update in place of more than it holds
+/// loads with kLast and stores with kFirst: what was read stays until it is overwritten, and then
+/// leaves.
+enum class Eviction { kNormal, kFirst, kLast };
+
+namespace detail {
+template <Eviction kEviction>
+TF_DEVICE u64 cache_policy() {
+  u64 policy;
+  if constexpr (kEviction == Eviction::kFirst) {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  } else if constexpr (kEviction == Eviction::kLast) {
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  } else {
+    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  }
+  return policy;
+}
+}  // namespace detail
+
 /// By one thread: the barrier's phase completes when the bytes have arrived.
+template <Eviction kEviction = Eviction::kNormal>
 TF_DEVICE void bulk_load(void* shared, const void* global, u32 bytes, PhaseBarrier& barrier) {
   const u32 address = detail::shared_address(&barrier);
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address), "r"(bytes)
                : "memory");
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(detail::shared_address(shared)),
-      "l"(global), "r"(bytes), "r"(address)
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(detail::shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(address), "l"(detail::cache_policy<kEviction>())
       : "memory");
 }
 
@@ -67,10 +88,13 @@ TF_DEVICE void bulk_load(void* shared, const void* global, u32 bytes, PhaseBarri
 /// bulk_store: makes the writes visible to the copy engine.
 TF_DEVICE void bulk_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+template <Eviction kEviction = Eviction::kNormal>
 TF_DEVICE void bulk_store(void* global, const void* shared, u32 bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
-               "r"(detail::shared_address(shared)), "r"(bytes)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(
+          global),
+      "r"(detail::shared_address(shared)), "r"(bytes), "l"(detail::cache_policy<kEviction>())
+      : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 

@@ -11,8 +11,7 @@ using binding::Derivative;
 using binding::Registration;
 using Text = c10::string_view;
 
-// ---- what can be differentiated again: the gradients in ATen, half types in fp32
-// -----------------
+// What can be differentiated again: the gradients in ATen, half types in fp32.
 
 /// To fp32 and, at the end, back.
 class Wide {
@@ -90,8 +89,7 @@ Tensor geglu_packed(const Tensor& grad_out, const Tensor& packed, Text packing, 
   return packed_gradient(Gelu{approximate}, grad_out, packed, packing, gate_rounding);
 }
 
-// ---- the registrations
-// ---------------------------------------------------------------------------
+// The registrations.
 
 const auto swiglu_backward =
     Registration::typed<swiglu_backward_operator, run_on_cpu<false, false, true>, decltype(swiglu)>(

@@ -20,7 +20,7 @@ struct Choice {
   std::optional<DType> norm;
   bool keys_are_last = true, rounds_as_transformers = false, gate_is_sigmoid = false;
   // How it is done: see kernel.hip.
-  bool one_token = true, stream = false;
+  bool one_token = true, stream = false, overflows = false;
   bool pairs = false, channels_together = false, outputs_together = false;
   std::int64_t split = 1, vector = 1, lanes = 8, depth = 1, chunk_rows = 0;
 

@@ -111,26 +111,32 @@ struct Inputs {
   Row bias[kTogether];
   Row first_token[kTogether];
 };
-TF_DEVICE void read_inputs(Inputs& inputs, const Convolution& conv, const Sizes& sizes,
-                           const Channel& channel, const Row* conv_weight, const Row* conv_bias) {
+TF_DEVICE void read_history(Inputs& inputs, const Convolution& conv, const Sizes& sizes,
+                            const Channel& channel) {
   const Row* const history = conv.history + channel.conv * sizes.conv_channel;
   Row column[kTogether];
   TF_UNROLL for (int w = 0; w < TF_TAPS - 1; ++w) {
     read_column(column, history + (conv.first + w) * sizes.conv_column, sizes);
     TF_UNROLL for (int i = 0; i < kTogether; ++i) inputs.window.taps[i][w + 1] = column[i];
   }
+}
+// What does not depend on a slot.
+TF_DEVICE void read_row(Inputs& inputs, const Step& step, const Task& task,
+                        const Channel& channel) {
+  const Sizes& sizes = step.sizes;
 #if TF_PAIRS
-  inputs.weights = tf::load<kTogether * TF_TAPS>(conv_weight + channel.conv * TF_TAPS);
+  inputs.weights = tf::load<kTogether * TF_TAPS>(step.conv_weight + channel.conv * TF_TAPS);
 #else
   TF_UNROLL for (int w = 0; w < TF_TAPS; ++w) {
-    inputs.weights[w] = conv_weight[channel.conv * sizes.weight_channel + w * sizes.weight_tap];
+    inputs.weights[w] =
+        step.conv_weight[channel.conv * sizes.weight_channel + w * sizes.weight_tap];
   }
 #endif
   TF_UNROLL for (int i = 0; i < kTogether; ++i) {
-    inputs.bias[i] =
-        conv_bias ? conv_bias[(channel.conv + i) * sizes.bias_channel] : tf::from_float<Row>(0.0f);
+    inputs.bias[i] = step.conv_bias ? step.conv_bias[(channel.conv + i) * sizes.bias_channel]
+                                    : tf::from_float<Row>(0.0f);
   }
-  read(inputs.first_token, conv.row + channel.column);
+  read(inputs.first_token, step.qkv + task.sequence * step.qkv_strides.batch + channel.column);
 }
 
 // Convolution and SiLU of every token, into shared memory. With speculation, keeps the raw inputs;
@@ -166,11 +172,11 @@ TF_DEVICE void convolve(Inputs& inputs, const Convolution& conv, const Sizes& si
 }
 
 TF_DEVICE float softplus(float x) {
-  // log1p(e^x) through log(1 + e^x), whose rounding is divided out again.
   if (x > 20.0f) return x;
+  // log1p(e^x) as log(u), u = 1 + e^x, and what was lost when u was rounded.
   const float e = tf::exp(x);
   const float u = 1.0f + e;
-  return u == 1.0f ? e : tf::log(u) * (e / (u - 1.0f));
+  return tf::fma(e - (u - 1.0f), tf::reciprocal_fast(u), tf::log(u));
 }
 
 // Decay and beta of one value head, read before they are computed.
@@ -204,44 +210,67 @@ TF_DEVICE constexpr int passes(int threads) {
 }
 
 // Everything that a task's inputs become, into shared memory; the history moves on, except for that
-// of query and key where blocks share them: `inputs` holds their windows. Called by the first
-// `Threads` threads that count from 0; `AtOnce` passes have their loads under way together.
+// of query and key where blocks share them: `inputs` holds their windows. By the `Threads` threads
+// that count from 0; `AtOnce` passes have their loads under way together.
 template <int Threads, int AtOnce>
-TF_DEVICE void take_in(Inputs (&inputs)[AtOnce], const Step& step, const Task& task, int thread,
-                       float* shared) {
-  const Sizes& sizes = step.sizes;
-  const Convolution conv = convolution_of(step, task);
-  const int tokens = kOneToken ? 1 : sizes.tokens;
+class TakeIn {
+ public:
+  TF_DEVICE TakeIn(Inputs (&inputs)[AtOnce], const Step& step, int thread)
+      : inputs_(inputs), step_(step), thread_(thread) {}
+
+  // Asks for what does not depend on the slots, and so before they are known.
+  TF_DEVICE void ask(const Task& task, int first = 0) {
+    if (first == 0 && first_gate() < gates()) gate_.read(step_, task, first_gate());
+    TF_UNROLL for (int pass = 0; pass < AtOnce; ++pass) {
+      const int c = channel_of(first + pass);
+      if (c < kChannels) read_row(inputs_[pass], step_, task, channel_number(c, task));
+    }
+  }
+
+  // After ask(task): the rest.
+  TF_DEVICE void finish(const Task& task, float* shared) {
+    const Sizes& sizes = step_.sizes;
+    const Convolution conv = convolution_of(step_, task);
+    for (int first = 0; first < passes(Threads); first += AtOnce) {
+      // Everything is asked for before the first of it is used.
+      if (first > 0) ask(task, first);
+      TF_UNROLL for (int pass = 0; pass < AtOnce; ++pass) {
+        const int c = channel_of(first + pass);
+        if (c < kChannels) read_history(inputs_[pass], conv, sizes, channel_number(c, task));
+      }
+      if (first == 0) find_gates(task, shared);  // Their inputs came first.
+      TF_UNROLL for (int pass = 0; pass < AtOnce; ++pass) {
+        const int c = channel_of(first + pass);
+        if (c >= kChannels) continue;
+        const Channel channel = channel_number(c, task);
+        convolve(inputs_[pass], conv, sizes, channel, shared + c);
+        if (conv.target && !sizes.speculative && (TF_SPLIT == 1 || c >= 2 * TF_K)) {
+          if (TF_SPLIT == 1) move_history(conv, channel, sizes);
+          write_window(conv.target + channel.conv * sizes.conv_channel, inputs_[pass].window,
+                       sizes);
+        }
+      }
+    }
+  }
+
+ private:
+  TF_DEVICE int channel_of(int pass) const { return (pass * Threads + thread_) * kTogether; }
   // By the last threads, which have the fewest channels.
-  const int first_gate = Threads - 1 - thread;
-  GateInputs gate;
-  if (first_gate < tokens * TF_G) gate.read(step, task, first_gate);
-  for (int first = 0; first < passes(Threads); first += AtOnce) {
-    // Everything is asked for before the first of it is used.
-    TF_UNROLL for (int pass = 0; pass < AtOnce; ++pass) {
-      const int c = ((first + pass) * Threads + thread) * kTogether;
-      if (c < kChannels) {
-        read_inputs(inputs[pass], conv, sizes, channel_number(c, task), step.conv_weight,
-                    step.conv_bias);
-      }
-    }
-    TF_UNROLL for (int pass = 0; pass < AtOnce; ++pass) {
-      const int c = ((first + pass) * Threads + thread) * kTogether;
-      if (c >= kChannels) continue;
-      const Channel channel = channel_number(c, task);
-      convolve(inputs[pass], conv, sizes, channel, shared + c);
-      if (conv.target && !sizes.speculative && (TF_SPLIT == 1 || c >= 2 * TF_K)) {
-        if (TF_SPLIT == 1) move_history(conv, channel, sizes);
-        write_window(conv.target + channel.conv * sizes.conv_channel, inputs[pass].window, sizes);
-      }
+  TF_DEVICE int first_gate() const { return Threads - 1 - thread_; }
+  TF_DEVICE int gates() const { return (kOneToken ? 1 : step_.sizes.tokens) * TF_G; }
+  TF_DEVICE void find_gates(const Task& task, float* shared) {
+    for (int i = first_gate(); i < gates(); i += Threads) {
+      if (i >= Threads) gate_.read(step_, task, i);
+      float* const token = shared + i / TF_G * kToken;
+      token[kDecay + i % TF_G] = gate_.decay();
+      token[kDecay + TF_G + i % TF_G] = gate_.beta();
     }
   }
-  for (int i = first_gate; i < tokens * TF_G; i += Threads) {
-    if (i >= Threads) gate.read(step, task, i);
-    float* const token = shared + i / TF_G * kToken;
-    token[kDecay + i % TF_G] = gate.decay();
-    token[kDecay + TF_G + i % TF_G] = gate.beta();
-  }
-}
+
+  Inputs (&inputs_)[AtOnce];
+  const Step& step_;
+  int thread_;
+  GateInputs gate_;
+};
 
 }  // namespace

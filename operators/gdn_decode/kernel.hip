@@ -7,8 +7,8 @@
 // write their share of it only after the cluster's barrier, when all have read it. The tokens of a
 // call are walked inside the block, and the state is read and written once for all of them.
 //
-//   before the barrier   the first loads of the state go out; every thread takes a few channels:
-//                        convolution and SiLU (inputs.h)
+//   before the barrier   rows and weights are asked for, then the slots, then the state; every
+//                        thread takes a few channels: convolution and SiLU (inputs.h)
 //   then                 the recurrence (state.h)
 //   after a barrier      subgroups of 32 lanes each take one value head: norm and gate (output.h)
 //
@@ -16,6 +16,7 @@
 // TF_STATE, TF_A_LOG, TF_DT_BIAS, TF_NORM (-1: no norm); TF_KEYS_LAST; TF_TRANSFORMERS (rounding),
 // TF_SIGMOID; where the segments of the rows are: TF_<segment>_BASE, _HEAD, _GROUP, _INNER for Q,
 // K, V, Z, B, A. How it is done: TF_TOKENS (1, or 0: the launch says), TF_SPLIT, TF_STREAM,
+// TF_OVERFLOWS (the states of a call are more than the L2 cache holds),
 // TF_VECTOR (elements of the state in one access), TF_LANES and TF_DEPTH (state.h), TF_RESIDENT
 // (blocks that should fit a multiprocessor at a time); and what lies together, aligned, so that it
 // is accessed at once: TF_PAIRS, two channels in rows and weights, TF_CHANNELS_TOGETHER, in
@@ -44,8 +45,15 @@ TF_DEVICE void run(const Step& step) {
   const int head_lane = thread % kHeadLanes;
   const int subgroup = thread / kHeadLanes;
   const int tokens = kOneToken ? 1 : sizes.tokens;
-  const Task task =
+  Task task =
       task_number(step, tf::block_x() / TF_SPLIT, static_cast<int>(tf::block_x() % TF_SPLIT));
+  // All that can be asked for while the slots are on their way.
+  Inputs inputs[passes(kThreads)];
+  TakeIn<kThreads, passes(kThreads)> take_in(inputs, step, thread);
+  take_in.ask(task);
+  OutputInputs output_inputs;
+  if (kOneToken && subgroup < TF_G) output_inputs.read(step, task, subgroup, head_lane);
+  find_slots(task, step);
   if (task.read < 0) {  // Padding: zeros, and nothing else is touched.
     for (int i = subgroup; i < tokens * TF_G; i += kHeadsAtOnce) {
       write_zeros(output_of(step, task, i / TF_G, i % TF_G), head_lane);
@@ -60,10 +68,7 @@ TF_DEVICE void run(const Step& step) {
   const State* const state_from = state_in(step, task, task.read);
   RegisterPipeline pipeline;
   pipeline.start(state_from, task.part);
-  OutputInputs output_inputs;
-  if (kOneToken && subgroup < TF_G) output_inputs.read(step, task, subgroup, head_lane);
-  Inputs inputs[passes(kThreads)];
-  take_in<kThreads>(inputs, step, task, thread, shared);
+  take_in.finish(task, shared);
   tf::block_sync();
 
   pipeline.run(state_from, shared, tokens, task.part,

@@ -38,8 +38,17 @@ constexpr int kChannels = kCore + TF_G * kHeadValues;
 constexpr int kDecay = kChannels;
 constexpr int kToken = kDecay + 2 * TF_G;
 
-TF_DEVICE float sigmoid(float x) { return 1.0f / (1.0f + tf::exp(-x)); }
-TF_DEVICE float silu(float x) { return x / (1.0f + tf::exp(-x)); }
+// Of activations and beta: to 2^-21 where rows are of a half type, which keeps 2^-11 of it at most.
+TF_DEVICE float sigmoid(float x) {
+  if constexpr (sizeof(Row) == 2) {
+    constexpr float kLog2E = 1.44269504f;
+    return tf::reciprocal_fast(1.0f + tf::exp2_fast(-kLog2E * x));
+  }
+  return 1.0f / (1.0f + tf::exp(-x));
+}
+TF_DEVICE float silu(float x) {
+  return sizeof(Row) == 2 ? x * sigmoid(x) : x / (1.0f + tf::exp(-x));
+}
 
 // A rounding point of transformers.
 TF_DEVICE float stored(float x) {
@@ -99,7 +108,8 @@ struct Step {
   Sizes sizes;
 };
 
-// A key head of a sequence, or a part of its values, and the slots that it reads and writes.
+// A key head of a sequence, or a part of its values, and the slots that it reads and writes, once
+// find_slots has asked for them.
 struct Task {
   int head, part;
   tf::i64 sequence;
@@ -111,9 +121,13 @@ struct Task {
 TF_DEVICE Task task_number(const Step& step, tf::u32 number, int part) {
   const Sizes& sizes = step.sizes;
   const tf::i64 sequence = number / TF_H;
-  Task task = {static_cast<int>(number % TF_H), part, sequence, sequence, sequence, sequence,
-               sizes.history - (TF_TAPS - 1)};
-  if (!step.read_index) return task;
+  return {static_cast<int>(number % TF_H), part, sequence, sequence, sequence, sequence,
+          sizes.history - (TF_TAPS - 1)};
+}
+TF_DEVICE void find_slots(Task& task, const Step& step) {
+  if (!step.read_index) return;
+  const Sizes& sizes = step.sizes;
+  const tf::i64 sequence = task.sequence;
   task.read = task.conv_read =
       slot_of(sizes, index_at(step.read_index, step.read_strides, sequence, 0));
   task.conv_write = slot_of(sizes, index_at(step.write_index, step.write_strides, sequence, 0));
@@ -126,6 +140,10 @@ TF_DEVICE Task task_number(const Step& step, tf::u32 number, int part) {
         fits ? slot_of(sizes, index_at(step.read_index, step.read_strides, sequence, task.window))
              : -1;
   }
+}
+TF_DEVICE Task task_with_slots(const Step& step, tf::u32 number) {
+  Task task = task_number(step, number, 0);
+  find_slots(task, step);
   return task;
 }
 

@@ -24,6 +24,8 @@ constexpr int kChunkBytes = kChunkElements * static_cast<int>(sizeof(State));
 constexpr int kStages = 12288 / kChunkBytes;
 constexpr int kChunks = TF_G * TF_V / kChunkRows;
 constexpr int kOwnChunks = kChunks / kStreamWarps;
+constexpr tf::Eviction kOfLoads = TF_OVERFLOWS ? tf::Eviction::kLast : tf::Eviction::kNormal;
+constexpr tf::Eviction kOfStores = TF_OVERFLOWS ? tf::Eviction::kFirst : tf::Eviction::kNormal;
 static_assert(TF_KEYS_LAST && kOneToken && kIsWhole && TF_SPLIT == 1,
               "the plan asks for nothing else");
 static_assert(TF_V % kChunkRows == 0, "a chunk belongs to one value head");
@@ -64,7 +66,7 @@ class Stream {
     tf::u32 computed = 0;  // Chunks.
     for (tf::u32 n = tf::block_x(); n < tasks_; n += tf::grid_dim_x(), ++number) {
       float* const token = buffers_ + number % 2 * kBuffer;
-      const Task task = task_number(step_, n, 0);
+      const Task task = task_with_slots(step_, n);
       State* const target = task.read < 0 ? nullptr : state_after(step_, task, 0);
       exchange_.inputs[number % 2].wait(number / 2 % 2);
       if (task.read >= 0) {
@@ -80,7 +82,7 @@ class Stream {
           tf::bulk_fence();
           __syncwarp();
           if (lane_ == 0 && target) {
-            tf::bulk_store(target + offset_of_chunk(i), chunk, kChunkBytes);
+            tf::bulk_store<kOfStores>(target + offset_of_chunk(i), chunk, kChunkBytes);
           }
         }
       }
@@ -103,7 +105,7 @@ class Stream {
   // Of the next task that is no padding.
   TF_DEVICE void find_slot() {
     for (; asked_.task < tasks_; asked_.task += tf::grid_dim_x()) {
-      asked_.read = task_number(step_, asked_.task, 0).read;
+      asked_.read = task_with_slots(step_, asked_.task).read;
       if (asked_.read >= 0) return;
     }
   }
@@ -113,8 +115,8 @@ class Stream {
       const State* const from = step_.state + asked_.read * step_.sizes.state_slot +
                                 static_cast<tf::i64>(asked_.task % TF_H) * (TF_G * TF_K * TF_V);
       const int stage = static_cast<int>(asked_.count % kStages);
-      tf::bulk_load(stages_ + stage * kChunkElements, from + offset_of_chunk(asked_.chunk),
-                    kChunkBytes, barriers_[stage]);
+      tf::bulk_load<kOfLoads>(stages_ + stage * kChunkElements,
+                              from + offset_of_chunk(asked_.chunk), kChunkBytes, barriers_[stage]);
     }
     ++asked_.count;
     if (++asked_.chunk < kOwnChunks) return;
@@ -180,14 +182,16 @@ class Ends {
   TF_DEVICE int head_of(int round) const { return round * kHeadsAtOnce + thread_ / 32; }
 
   TF_DEVICE void take_in_task(tf::u32 n, float* token) const {
-    const Task task = task_number(step_, n, 0);
+    const Task task = task_with_slots(step_, n);
     if (task.read < 0) return;
     Inputs inputs[1];  // There is time: pass after pass, for the sake of registers.
-    take_in<kThreads>(inputs, step_, task, thread_, token);
+    TakeIn<kThreads, 1> take_in(inputs, step_, thread_);
+    take_in.ask(task);
+    take_in.finish(task, token);
   }
 
   TF_DEVICE void write(tf::u32 n, tf::u32 number) {
-    const Task task = task_number(step_, n, 0);
+    const Task task = task_with_slots(step_, n);
     const int lane = thread_ % 32;
     const bool is_padding = task.read < 0;
     OutputInputs inputs[kRounds];
@@ -225,10 +229,12 @@ class Ends {
 // By all threads; the barriers are there for all of them afterwards, too.
 TF_DEVICE void take_in_first_task(const Step& step, float* token) {
   constexpr int kAll = kStreamWarps * 32 + kThreads;
-  const Task task = task_number(step, tf::block_x(), 0);
+  const Task task = task_with_slots(step, tf::block_x());
   if (task.read >= 0) {
     Inputs inputs[passes(kAll)];
-    take_in<kAll>(inputs, step, task, static_cast<int>(tf::thread_x()), token);
+    TakeIn<kAll, passes(kAll)> take_in(inputs, step, static_cast<int>(tf::thread_x()));
+    take_in.ask(task);
+    take_in.finish(task, token);
   }
   tf::block_sync();
 }

@@ -13,7 +13,7 @@ struct NamedConstant {
 };
 
 /// Names and values in one place, so that they cannot part.
-std::array<NamedConstant, 44> constants(const Choice& c, const RowLayouts& rows) {
+std::array<NamedConstant, 45> constants(const Choice& c, const RowLayouts& rows) {
   const Place z = rows.z.value_or(Place{});
   return {{
       {"TF_H", c.heads.H},
@@ -30,6 +30,7 @@ std::array<NamedConstant, 44> constants(const Choice& c, const RowLayouts& rows)
       {"TF_TOKENS", c.one_token ? 1 : 0},
       {"TF_SPLIT", c.split},
       {"TF_STREAM", c.stream ? 1 : 0},
+      {"TF_OVERFLOWS", c.overflows ? 1 : 0},
       {"TF_VECTOR", c.vector},
       {"TF_LANES", c.lanes},
       {"TF_DEPTH", c.depth},
@@ -131,6 +132,8 @@ std::vector<Operator::NamedVariant> variants() {
   form.stream = true;
   form.chunk_rows = 8;
   for (const Rows& rows : kRows) add(rows, form, " stream");
+  form.overflows = true;
+  for (const Rows& rows : kRows) add(rows, form, " stream beyond L2");
   Choice core = choice;
   core.norm = std::nullopt;
   add(kRows[1], core, " core");
