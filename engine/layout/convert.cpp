@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include <truefuse/core/error.h>
 #include <truefuse/layout/convert.h>
@@ -60,7 +61,9 @@ Conversion convert(const Bound& from, const Bound& to) {
       conversion.dropped.push_back(segment.name);
     }
   }
-  conversion.gather_moves = 2 * to.size();
+  if (__builtin_mul_overflow(2, to.size(), &conversion.gather_moves)) {
+    conversion.gather_moves = std::numeric_limits<std::int64_t>::max();
+  }
   std::int64_t begin = 0;
   if (is_slice(from, to, begin)) {
     const bool is_all = to.size() == from.size();
