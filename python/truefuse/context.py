@@ -268,6 +268,8 @@ def describe(inputs: Inputs, mode: Mode) -> str:
             text += f" strides {list(value.stride())}"
         if value.storage_offset():
             text += f" offset {value.storage_offset()}"
+        if value.is_neg():
+            text += " negated lazily"
         parts.append(text)
     parts += [f'{name}="{value}"' for name, value in mode.items()]
     return ", ".join(parts)

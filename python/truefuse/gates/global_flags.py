@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ NAME = "flags"
 
 def run(context: Context) -> Result:
     good = context.good
+    towards_zero = flags.TOWARDS_ZERO.get(platform.machine(), 0)
     # To draw random numbers while it is loaded is a case's own affair.
     found = {k: v for k, v in context.loading_changed.items() if not k.startswith("random")}
     if found:
@@ -34,6 +36,11 @@ def run(context: Context) -> Result:
             "another default dtype": _does(good, lambda: torch.set_default_dtype(torch.float64)),
             "random numbers consumed": _does(good, lambda: torch.rand(1)),
             "another clock": _does(good, _slow_clock),
+            **(
+                {"another rounding": _does(good, lambda: flags.set_rounding(towards_zero))}
+                if towards_zero
+                else {}
+            ),
         },
         "flags-changed",
         "global state as before the call",

@@ -25,7 +25,6 @@ LEFT_OUT: dict[str, str] = {
     "N14": "a reference that does not repeat itself: a planted fault of the reference gate's check",
     "N15, M1-M4": "whole models: the comparison of models has its own tests",
     "N16": "timing on zeros: both sides get the same inputs by construction",
-    "S2": "a shared gradient changed in place: the incoming gradient is checked as an input is (S1)",
     "U2-U4": "the same fault as A1",
     "O2": "memory freed while a kernel uses it: needs a second stream; see A4 on a GPU",
     "F1": "wrong fake strides: planted in the traced gate, which needs a registered operator",
