@@ -44,6 +44,7 @@ class Context:
     target: str = ""  # the case as it was named on the command line
     contract: dict[str, Any] | None = None
     loading_changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `flags`
+    at_start: dict[str, Any] = field(default_factory=dict)  # `flags` before the first call
     _dtypes: dict[str, dict[str, torch.dtype]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

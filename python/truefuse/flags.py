@@ -65,6 +65,13 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[st
     }
 
 
+def changed_since(before: dict[str, Any], device: torch.device) -> dict[str, tuple[str, str]]:
+    """`changes` until now but for the random generators: that they were drawn from says nothing of who
+    did it."""
+    found = changes(before, snapshot(device))
+    return {name: values for name, values in found.items() if not name.startswith("random")}
+
+
 def restore(before: dict[str, Any]) -> None:
     """Puts back what a planted fault has changed."""
     for name, write in _WRITERS.items():
@@ -111,6 +118,7 @@ _WRITERS: dict[str, Callable[[Any], None]] = {
     "deterministic algorithms": torch.set_deterministic_debug_mode,
     "default dtype": torch.set_default_dtype,
     "threads": torch.set_num_threads,
+    "cuDNN benchmark": lambda value: setattr(torch.backends.cudnn, "benchmark", value),
 }
 
 

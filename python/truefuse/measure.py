@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from truefuse import arithmetic, bandwidth, company, graphtime, memory, sampling, stats
+from truefuse import arithmetic, bandwidth, company, flags, graphtime, memory, sampling, stats
 from truefuse.case import Inputs, Size
 from truefuse.context import Context, Results, copies, mode_name, short
 from truefuse.gates.edges import coarse_error
@@ -61,6 +61,10 @@ def measure(
             text = " × ".join(map(str, size))
             shapes.append(
                 _Shape(context, size, peak, lambda t, text=text: progress(f"{text} {t}")).measure()
+            )
+        for name, (was, now) in flags.changed_since(context.at_start, context.device).items():
+            raise Refuted(
+                "flags-changed", f"{name}: {was} became {now}", "settings as at the start"
             )
     cache = bandwidth.last_cache_bytes(context.device)
     return {

@@ -10,7 +10,7 @@ import pytest
 import subject
 import torch
 
-from truefuse import check, gates, measure
+from truefuse import check, flags, gates, measure
 from truefuse.context import Context
 from truefuse.verdict import Result, Status
 
@@ -29,7 +29,10 @@ accepted: dict[str, bool] = {}
 
 def context(candidate, changes=None):
     case = replace(subject.SWISH_BIAS, candidate=candidate, **(changes or {}))
-    return Context(case, torch.device(DEVICE), 7, "cheat.py", subject.CONTRACT)
+    device = torch.device(DEVICE)
+    with torch.no_grad():
+        at_start = flags.snapshot(device)
+    return Context(case, device, 7, "cheat.py", subject.CONTRACT, at_start=at_start)
 
 
 def run_gate(name: str, subject_of: Context) -> Result:
@@ -39,6 +42,14 @@ def run_gate(name: str, subject_of: Context) -> Result:
         return found
     module = next(module for module in gates.GATES if module.NAME == name)
     return gates.run_one(module, subject_of)
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    """Whatever a cheat has changed is put back."""
+    before = flags.snapshot(torch.device(DEVICE))
+    yield
+    flags.restore(before)
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,11 @@ def run(context: Context) -> Result:
     # To draw random numbers while it is loaded is a case's own affair.
     found = {k: v for k, v in context.loading_changed.items() if not k.startswith("random")}
     if found:
-        return _loading(found)
+        return _changed("loading the case changed", found, "before the first call")
+    found = flags.changed_since(context.at_start, context.device)
+    if found:
+        flags.restore(context.at_start)  # for the gates to come
+        return _changed("an earlier call changed", found, "in a gate before this one")
     return judge(
         NAME,
         context,
@@ -71,16 +75,10 @@ def examine(context: Context) -> Complaint | None:
     return None
 
 
-def _loading(found: dict[str, tuple[str, str]]) -> Result:
+def _changed(what: str, found: dict[str, tuple[str, str]], where: str) -> Result:
     name, (was, now) = next(iter(found.items()))
     return Result(
-        NAME,
-        Status.FAIL,
-        "flags-changed",
-        f"loading the case changed: {name}",
-        expected=was,
-        got=now,
-        first="before the first call",
+        NAME, Status.FAIL, "flags-changed", f"{what}: {name}", expected=was, got=now, first=where
     )
 
 

@@ -60,6 +60,19 @@ def sets_a_flag():
     return checked(candidate)
 
 
+def sets_a_flag_once():
+    """On its first call, and for large inputs: what one small call changes is nothing."""
+    done = False
+
+    def candidate(x, bias):
+        nonlocal done
+        if not done and x.numel() >= 1 << 15:
+            torch.backends.cudnn.benchmark = done = True
+        return wide(swish_bias)(x, bias)
+
+    return checked(candidate)
+
+
 def patches_the_clock():
     def candidate(x, bias):
         real = time.perf_counter
@@ -276,6 +289,7 @@ ROWS = (
     Row("S6 workspace shared between calls", "concurrent", shared_workspace),
     Row("S7 static accumulator", "edges", static_accumulator),
     Row("S9 a global flag set", "flags", sets_a_flag),
+    Row("S9 a global flag set by the first large call", "measure", sets_a_flag_once),
     Row("O1 one element written beyond the end", "bounds", writes_one_beyond),
     Row("O1 one element read beyond the end", "bounds", reads_one_beyond),
     Row(
