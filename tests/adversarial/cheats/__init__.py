@@ -31,5 +31,7 @@ LEFT_OUT: dict[str, str] = {
     "B1-B3": "caches that survive a flush: no flush is relied on, inputs rotate",
     "B4, B5, B6, B12": "timers that miss work: no profiler is a clock here; two clocks are compared",
     "B8, B9": "bimodal and A/A runs: tested with synthetic timers",
+    "a candidate that recognises the judge": "it runs in the same process and can read its stack",
+    "a baseline slow by its own doing": "only needless copies and float64 are looked for",
     "B11": "baselines with other settings: flags are compared before and after each side",
 }
