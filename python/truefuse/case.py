@@ -102,7 +102,8 @@ class Case:
     timing_sizes: Sequence[Size] = ((1024, 768), (4096, 1024), (8192, 2048))
     timing_dtype: torch.dtype = torch.float32
     timing_mode: Mode | None = None  # None: the first of `modes`
-    # Why a baseline makes copies that could be left out: for instance that the model makes them.
+    # Why a baseline makes copies that could be left out, or computes in float64: for instance that the
+    # model does.
     baseline_copies: str = ""
     # (inputs, mode) -> multiplications and additions that no way to compute the results can do without,
     # where that is more than memory shows: 2 m n k of a matrix product.

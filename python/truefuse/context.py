@@ -44,6 +44,7 @@ class Context:
     target: str = ""  # the case as it was named on the command line
     contract: dict[str, Any] | None = None
     loading_changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `flags`
+    at_start: dict[str, Any] = field(default_factory=dict)  # `flags` before the first call
     _dtypes: dict[str, dict[str, torch.dtype]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -268,6 +269,8 @@ def describe(inputs: Inputs, mode: Mode) -> str:
             text += f" strides {list(value.stride())}"
         if value.storage_offset():
             text += f" offset {value.storage_offset()}"
+        if value.is_neg():
+            text += " negated lazily"
         parts.append(text)
     parts += [f'{name}="{value}"' for name, value in mode.items()]
     return ", ".join(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -55,6 +55,19 @@ def gradients(
 ) -> Results:
     """{"gradient of x": tensor}; `gradient` is that of the outputs, or makes a scalar of them. Raises
     Missing."""
+    return next(passes(function, inputs, mode, wanted, gradient, create_graph))
+
+
+def passes(
+    function: Callable[..., Any],
+    inputs: Inputs,
+    mode: Mode,
+    wanted: Sequence[str],
+    gradient: tuple[Tensor, ...] | Callable[[tuple[Tensor, ...]], Tensor],
+    create_graph: bool = False,
+    count: int = 1,
+) -> Iterator[Results]:
+    """`gradients` of one call, `count` times from the same graph."""
     with torch.enable_grad():
         leaves = {name: inputs[name].detach().requires_grad_() for name in wanted}
         outputs = tuple(
@@ -62,19 +75,23 @@ def gradients(
             for out in as_tuple(function(*(inputs | leaves).values(), **mode))
             if is_floating(out)
         )
-        if not outputs or not any(out.requires_grad for out in outputs):
-            raise Missing("gradients are silently missing")
+    if not outputs or not any(out.requires_grad for out in outputs):
+        raise Missing("gradients are silently missing")
+    for left in reversed(range(count)):
         options = {"create_graph": create_graph, "allow_unused": True}
-        if callable(gradient):
-            found = torch.autograd.grad(gradient(outputs), [*leaves.values()], **options)
-        else:
-            pairs = [(o, g) for o, g in zip(outputs, gradient, strict=True) if o.requires_grad]
-            ends, sent = zip(*pairs, strict=True)
-            found = torch.autograd.grad(ends, [*leaves.values()], sent, **options)
-    for name, tensor in zip(wanted, found, strict=True):
-        if tensor is None:
-            raise Missing(f"the gradient of '{name}' is silently missing")
-    return {f"gradient of {name}": tensor for name, tensor in zip(wanted, found, strict=True)}
+        if left:
+            options["retain_graph"] = True
+        with torch.enable_grad():
+            if callable(gradient):
+                found = torch.autograd.grad(gradient(outputs), [*leaves.values()], **options)
+            else:
+                pairs = [(o, g) for o, g in zip(outputs, gradient, strict=True) if o.requires_grad]
+                ends, sent = zip(*pairs, strict=True)
+                found = torch.autograd.grad(ends, [*leaves.values()], sent, **options)
+        for name, tensor in zip(wanted, found, strict=True):
+            if tensor is None:
+                raise Missing(f"the gradient of '{name}' is silently missing")
+        yield {f"gradient of {name}": tensor for name, tensor in zip(wanted, found, strict=True)}
 
 
 def yardstick(

@@ -3,11 +3,16 @@ device and stream, and the functions that this tool itself relies on."""
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+TO_NEAREST = 0  # <fenv.h> of x86-64 and of AArch64
+TOWARDS_ZERO = {"x86_64": 0xC00, "aarch64": 0xC00000}  # by machine
+ELEMENTS_OF_A_THREAD = 1 << 15  # PyTorch gives a further thread work from so many elements on
 
 # By identity: one that was replaced is a clock or a comparison that somebody else has written.
 _OURS: dict[str, tuple[Any, str]] = {
@@ -29,8 +34,7 @@ def snapshot(device: torch.device) -> dict[str, Any]:
     state: dict[str, Any] = {name: _read(read) for name, read in _SETTINGS.items()}
     state |= {name: getattr(owner, attribute) for name, (owner, attribute) in _OURS.items()}
     state["random generator"] = _digest(torch.get_rng_state())
-    # Denormals flushed on this thread: a product that is subnormal then reads as zero.
-    state["subnormal numbers"] = bool(torch.tensor(2.0**-1070, dtype=torch.float64).mul(1.0) != 0)
+    state |= _arithmetic()
     if device.type == "cuda":
         tiny = torch.tensor(2.0**-140, device=device)
         state["subnormal numbers of the device"] = bool(tiny.mul(2.0**100) != 0)
@@ -38,6 +42,18 @@ def snapshot(device: torch.device) -> dict[str, Any]:
         state["current device"] = torch.cuda.current_device()
         state["current stream"] = torch.cuda.current_stream(device).cuda_stream
     return state
+
+
+def _arithmetic() -> dict[str, Any]:
+    """How the processor computes, on every thread of PyTorch's pool: denormals flushed, where a product
+    that is subnormal reads as zero, and results that are not rounded to the nearest."""
+    ones = torch.ones(torch.get_num_threads() * ELEMENTS_OF_A_THREAD)
+    subnormal = (ones * 2.0**-140) * 1.0
+    sums = [ones + part * 2.0**-23 for part in (0.25, 0.75)] + [-ones - 0.75 * 2.0**-23]
+    return {
+        "subnormal numbers": bool((subnormal != 0).all()),
+        "rounding": [(float(s.min()), float(s.max())) for s in sums],
+    }
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -49,6 +65,13 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[st
     }
 
 
+def changed_since(before: dict[str, Any], device: torch.device) -> dict[str, tuple[str, str]]:
+    """`changes` until now but for the random generators: that they were drawn from says nothing of who
+    did it."""
+    found = changes(before, snapshot(device))
+    return {name: values for name, values in found.items() if not name.startswith("random")}
+
+
 def restore(before: dict[str, Any]) -> None:
     """Puts back what a planted fault has changed."""
     for name, write in _WRITERS.items():
@@ -57,6 +80,13 @@ def restore(before: dict[str, Any]) -> None:
     for name, (owner, attribute) in _OURS.items():
         if getattr(owner, attribute) is not before[name]:
             setattr(owner, attribute, before[name])
+    if before["rounding"] != _arithmetic()["rounding"]:
+        set_rounding(TO_NEAREST)
+
+
+def set_rounding(mode: int) -> None:
+    """Of this thread, as C has it."""
+    ctypes.CDLL(None).fesetround(mode)
 
 
 def _read(read: Callable[[], Any]) -> Any:
@@ -88,6 +118,7 @@ _WRITERS: dict[str, Callable[[Any], None]] = {
     "deterministic algorithms": torch.set_deterministic_debug_mode,
     "default dtype": torch.set_default_dtype,
     "threads": torch.set_num_threads,
+    "cuDNN benchmark": lambda value: setattr(torch.backends.cudnn, "benchmark", value),
 }
 
 

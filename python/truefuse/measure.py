@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 
-from truefuse import arithmetic, bandwidth, graphtime, memory, sampling, stats
-from truefuse.case import Size
-from truefuse.context import Context, mode_name, short
+from truefuse import arithmetic, bandwidth, company, flags, graphtime, memory, sampling, stats
+from truefuse.case import Inputs, Size
+from truefuse.context import Context, Results, copies, mode_name, short
 from truefuse.gates.edges import coarse_error
 from truefuse.gates.outputs import same_results
+from truefuse.gates.remembered import one_of_many
 from truefuse.rotation import Sets
 from truefuse.sampling import AGAIN, CANDIDATE
 
@@ -60,6 +61,10 @@ def measure(
             text = " × ".join(map(str, size))
             shapes.append(
                 _Shape(context, size, peak, lambda t, text=text: progress(f"{text} {t}")).measure()
+            )
+        for name, (was, now) in flags.changed_since(context.at_start, context.device).items():
+            raise Refuted(
+                "flags-changed", f"{name}: {was} became {now}", "settings as at the start"
             )
     cache = bandwidth.last_cache_bytes(context.device)
     return {
@@ -108,15 +113,23 @@ class _Shape:
         context, sets = self.context, self.sets
         complaint = coarse_error(context, sets.inputs[0], self.mode, sets.expected[0])
         for number in sets.distinct()[1:]:
-            theirs = context.yardstick(sets.inputs[number], self.mode)
-            for name, tensor in sets.expected[number].items():
-                unit = torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
-                size = theirs[name].abs().max()
-                if not bool(((tensor - theirs[name]).abs() <= YARDSTICK_ULPS * unit * size).all()):
-                    complaint = complaint or f"far from the yardstick on set {number}"
+            if self._far_from_yardstick(sets.inputs[number], sets.expected[number]):
+                complaint = complaint or f"far from the yardstick on set {number}"
+        complaint = complaint or one_of_many(
+            context, copies(sets.inputs[0]), self.mode, self._far_from_yardstick
+        )
         if complaint:
             text = f"{list(self.size)}: {complaint}"
             raise Refuted("timed-output-wrong", text, "a result near mathematics")
+
+    def _far_from_yardstick(self, inputs: Inputs, results: Results) -> bool:
+        theirs = self.context.yardstick(inputs, self.mode)
+        for name, tensor in results.items():
+            unit = torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
+            size = theirs[name].abs().max()
+            if not bool(((tensor - theirs[name]).abs() <= YARDSTICK_ULPS * unit * size).all()):
+                return True
+        return False
 
     def measure(self) -> dict[str, Any]:
         context, case, sets = self.context, self.context.case, self.sets
@@ -135,6 +148,7 @@ class _Shape:
 
         timers = {name: self._timer(name, batch) for name in self.functions}
         samples = sampling.interleaved(timers, rounds, between)
+        self._alone()
         self._clocks_agree(batch)
         self._physics(samples[CANDIDATE])
         self._arithmetic(samples[CANDIDATE])
@@ -236,6 +250,18 @@ class _Shape:
                     "the result of the untimed call, bit for bit",
                 )
             self.checked += 1
+
+    def _alone(self) -> None:
+        """Whoever is timed has the processors to itself."""
+        names = (CANDIDATE, next(iter(self.context.case.baselines)))
+        ours, theirs = (lambda name=name: self._timed(name, self._next(1)) for name in names)
+        complaint = company.left_working(ours, theirs)
+        if complaint:
+            raise Refuted(
+                "works-on",
+                f"{list(self.size)}: {complaint}",
+                "a call whose work ends with it: what goes on slows down the others' timed calls",
+            )
 
     def _clocks_agree(self, batch: int) -> None:
         share, seconds = CLOCKS_AGREE[self.context.device.type]

@@ -1,4 +1,5 @@
-"""Calls that a contract allows, beyond the plain ones: sizes, ranks, layouts and addresses."""
+"""Calls that a contract allows, beyond the plain ones: sizes, ranks, layouts, addresses, and tensors whose
+memory is not their contents."""
 
 from __future__ import annotations
 
@@ -53,6 +54,9 @@ def variants(context: Context, contract: dict[str, Any], dtype: torch.dtype) -> 
         value = plain[name]
         if argument.get("alignment", 1) <= value.element_size():
             yield relaid("unaligned", shifted(value), plain)
+        if value.is_floating_point() and name not in case.mutates:
+            # What `x.conj().imag` is: whoever reads its memory reads the other sign.
+            yield relaid("negated lazily", torch._neg_view(-value), plain, True)
         if layout in ("rows-strided", "strided") and value.dim() >= 2:
             yield relaid("sliced", _inside(value, (0, 3)), plain)
             yield relaid("every second row", torch.stack((value, value), dim=1)[:, 0], plain)

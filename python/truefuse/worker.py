@@ -34,7 +34,9 @@ def main() -> None:
     except RuntimeError as error:
         send("no-device", text=str(error).splitlines()[0])
         return
-    before = flags.snapshot(device)
+    # Gates run without gradients.
+    with torch.no_grad():
+        before = flags.snapshot(device)
     send("step", name=LOAD)
     try:
         case = cases.load(request["target"])
@@ -53,7 +55,9 @@ def main() -> None:
             text=text + "check it with --device sim:wave64, or name a function in 'cpu:'.",
         )
         return
-    changed = flags.changes(before, flags.snapshot(device))
+    with torch.no_grad():
+        at_start = flags.snapshot(device)
+    changed = flags.changes(before, at_start)
     asked = (request["seed"], request["target"], contract)
     on_result = lambda result: send("result", result=result.to_json())  # noqa: E731
     on_step = lambda name: send("step", name=name)  # noqa: E731
@@ -63,7 +67,7 @@ def main() -> None:
         context = simulate_check.context(case, request["device"], *asked)
         report = simulate_check.run(context, request["only"], on_result, on_step)
     else:
-        context = Context(case, device, *asked, changed)
+        context = Context(case, device, *asked, changed, at_start)
         progress = lambda text: send("progress", text=text)  # noqa: E731
         report = check.run(context, request["only"], on_result, progress, on_step, request["share"])
     send("report", report=report.to_json())

@@ -8,7 +8,8 @@ import standin
 import torch
 import torch.nn.functional as F
 
-from truefuse import gates
+from truefuse import flags, gates
+from truefuse.gates import edges
 from truefuse.verdict import Status
 
 
@@ -330,3 +331,31 @@ def test_compile_gate_without_compilers_is_skipped_on_a_cpu(small, native):
     native.toolchains = lambda: [{**toolchain, "found": False} for toolchain in every]
     found = run(small, "compile")
     assert (found.status, found.reason) == (Status.SKIP, "no-compiler")
+
+
+def test_a_square_is_tried_where_the_case_has_none(small):
+    case = replace(small.case, edge_sizes=((1, 1), (2, 3)))
+    assert edges.sizes_of(case) == ((1, 1), (2, 3), (24, 24))
+    assert edges.sizes_of(replace(case, edge_sizes=((1, 1), (4, 4)))) == ((1, 1), (4, 4))
+    assert edges.sizes_of(replace(case, edge_sizes=((2, 3, 5),))) == ((2, 3, 5),)
+
+
+def test_a_setting_changed_before_the_gate_is_seen(small):
+    with torch.no_grad():
+        before = flags.snapshot(small.device)
+    torch.set_float32_matmul_precision("medium")
+    result = run(replace(small, at_start=before), "flags")
+    assert result.status is Status.FAIL
+    assert "an earlier call changed: float32 matmul precision" in result.summary
+    assert run(replace(small, at_start=before), "flags").status is Status.PASS
+
+
+@pytest.mark.parametrize("why", ["", "the model does"])
+def test_a_baseline_in_float64(small, why):
+    def wide(x, bias, *, approximate):
+        return F.gelu(x.double() + bias, approximate=approximate).to(x.dtype)
+
+    case = replace(small.case, baselines={"eager": wide}, baseline_copies=why)
+    result = run(replace(small, case=case), "baseline")
+    assert result.status is (Status.PASS if why else Status.UNKNOWN)
+    assert "computes in float64" in result.summary

@@ -1,5 +1,8 @@
 """What measuring refuses to believe."""
 
+import itertools
+import math
+import threading
 import time
 from dataclasses import replace
 
@@ -7,7 +10,7 @@ import pytest
 import stateful
 import torch
 
-from truefuse import bandwidth, measure
+from truefuse import bandwidth, company, flags, measure
 from truefuse.context import Context
 from truefuse.measure import Refuted, amdahl
 from truefuse.rotation import Sets
@@ -110,3 +113,55 @@ def test_a_wrong_result_among_the_timed_ones(context):
     with pytest.raises(Refuted) as refuted:
         measure.measure(replace(context, case=replace(context.case, candidate=tires)))
     assert refuted.value.reason == "timed-output-wrong"
+
+
+def spin(ended):
+    while not ended.is_set():
+        math.sqrt(2)
+
+
+def test_a_thread_that_works_on_is_seen(monkeypatch):
+    monkeypatch.setattr(company, "SETTLED", 0.05)
+    ended = threading.Event()
+    thread = threading.Thread(target=spin, args=(ended,), daemon=True)
+    nothing = lambda: None  # noqa: E731
+    assert company.left_working(nothing, nothing) == ""
+    thread.start()
+    try:
+        assert "after the last call" in company.left_working(nothing, nothing)
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("after_baseline", "after_candidate", "later", "complaint"),
+    [
+        (0.0, 0.9, 0.0, "after a call of the candidate"),
+        (0.9, 0.9, 0.0, ""),  # a runtime whose threads wait actively, for both
+        (0.9, 0.9, 0.9, "after the last call"),
+    ],
+)
+def test_who_is_busy_when(monkeypatch, after_baseline, after_candidate, later, complaint):
+    monkeypatch.setattr(company, "SETTLED", 0)
+    seen = itertools.cycle((after_baseline, after_candidate, later))
+    monkeypatch.setattr(company, "busy", lambda seconds=0: next(seen))
+    found = company.left_working(lambda: None, lambda: None)
+    assert complaint in found and bool(found) == bool(complaint)
+
+
+def test_a_setting_that_a_timed_call_changes(context, monkeypatch):
+    def candidate(*tensors, **mode):
+        torch.set_float32_matmul_precision("medium")
+        return context.case.candidate(*tensors, **mode)
+
+    monkeypatch.setattr(measure, "ROUND_SECONDS", 0.01)
+    with torch.no_grad():
+        before = flags.snapshot(CPU)
+    changed = replace(context, case=replace(context.case, candidate=candidate), at_start=before)
+    try:
+        with pytest.raises(Refuted) as refuted:
+            measure.measure(changed)
+    finally:
+        flags.restore(before)
+    assert refuted.value.reason == "flags-changed"

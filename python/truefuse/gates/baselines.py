@@ -1,7 +1,8 @@
-"""The baseline does no work that nobody asked for: copies whose removal changes no result.
+"""The baseline does no work that nobody asked for: copies whose removal changes no result, and arithmetic
+in float64 on narrower inputs.
 
-Each copy that a baseline makes is left out, and the result compared. A copy that was not needed makes
-the candidate look faster than it is; a case whose model really makes it says so (`baseline_copies`).
+Each copy that a baseline makes is left out, and the result compared. Work that was not needed makes the
+candidate look faster than it is; a case whose model really does it says so (`baseline_copies`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from truefuse.case import Inputs, Mode
-from truefuse.context import Context, Results, as_tuple, describe, tensors
+from truefuse.context import Context, Results, as_tuple, cast, describe, tensors
 from truefuse.context import copies as copies_of
 from truefuse.gates.outputs import same_bits
 from truefuse.gates.proof import self_test_failed
@@ -47,31 +48,60 @@ class Copies(TorchDispatchMode):
         return function(*args, **kwargs)
 
 
+class Doubles(TorchDispatchMode):
+    """The first operator that gives float64."""
+
+    found = ""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        outputs = function(*args, **(kwargs or {}))
+        for one in as_tuple(outputs):
+            if isinstance(one, Tensor) and one.dtype == torch.float64 and one.numel() > 1:
+                self.found = self.found or str(function)
+        return outputs
+
+
 def run(context: Context) -> Result:
     eager = context.baseline
+    if not doubles(context, _in_double(context)):
+        return self_test_failed(NAME, ["did not catch arithmetic in float64"])
     if not needless(context, lambda *given, **mode: _cloned(eager(*given, **mode))):
         return self_test_failed(NAME, ["did not catch a copy of the result"])
     notes = []
     for name, baseline in context.case.baselines.items():
-        for label, size, where in needless(context, baseline):
-            text = f"'{name}' makes a copy of {size} bytes ({label}) that changes no result"
+        found = [
+            (
+                "needless-copy",
+                f"'{name}' makes a copy of {size} bytes ({label}) that changes no result",
+                label,
+                where,
+            )
+            for label, size, where in needless(context, baseline)
+        ]
+        found += [
+            ("wide-arithmetic", f"'{name}' computes in float64 ({label})", label, where)
+            for label, where in doubles(context, baseline)
+        ]
+        for reason, text, label, where in found:
             if context.case.baseline_copies:
                 notes.append(f"{text}; the case says: {context.case.baseline_copies}")
                 continue
             return Result(
                 NAME,
                 Status.UNKNOWN,
-                "needless-copy",
+                reason,
                 text,
-                expected="a baseline without it, or `baseline_copies` saying that the model makes it",
+                expected="a baseline without it, or `baseline_copies` saying that the model does it",
                 got=label,
                 first=where,
             )
     return Result(
         NAME,
         Status.PASS,
-        "no-needless-copies",
-        notes[0] if notes else "no baseline makes a copy that could be left out",
+        "no-needless-work",
+        notes[0]
+        if notes
+        else "no baseline makes a copy that could be left out, or computes in float64",
         lines=notes,
     )
 
@@ -93,6 +123,32 @@ def needless(context: Context, baseline: Callable[..., Any]) -> list[tuple[str, 
             if got and all(same_bits(got[k], wanted[k]) for k in wanted):
                 found.append((label, size, describe(inputs, mode)))
     return found
+
+
+def doubles(context: Context, baseline: Callable[..., Any]) -> list[tuple[str, str]]:
+    """[(operator, call)] of the modes in which a baseline computes in float64, where no input is of it."""
+    case = context.case
+    inputs = context.inputs(case.medium_size, case.timing_dtype, case.kinds[0], NAME)
+    if any(value.dtype == torch.float64 for value in tensors(inputs).values()):
+        return []
+    found = []
+    for mode in case.modes:
+        seen = Doubles()
+        with seen:
+            baseline(*copies_of(inputs).values(), **mode)
+        if seen.found:
+            found.append((seen.found, describe(inputs, mode)))
+    return found
+
+
+def _in_double(context: Context) -> Callable[..., Any]:
+    names = context.names
+
+    def candidate(*given: Any, **mode: Any) -> Any:
+        wide = cast(dict(zip(names, given, strict=True)), torch.float64)
+        return context.baseline(*wide.values(), **mode)
+
+    return candidate
 
 
 def _run(

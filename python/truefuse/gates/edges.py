@@ -1,4 +1,5 @@
-"""Edge sizes: one, vector and tile boundaries, primes; every element near mathematics."""
+"""Edge sizes: one, vector and tile boundaries, primes, and as many rows as columns, where a mistaken axis
+no longer shows in the shapes; every element near mathematics."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from truefuse import compare
-from truefuse.case import Inputs, Mode
+from truefuse.case import Case, Inputs, Mode, Size
 from truefuse.compare import Reference
 from truefuse.context import (
     Context,
@@ -31,8 +32,9 @@ COARSE_ULPS = 8.0
 
 def run(context: Context) -> Result:
     case = context.case
-    sizes = " ".join(str(list(size)) for size in case.edge_sizes)
-    count = len(case.edge_sizes) * len(case.dtypes) * len(case.modes)
+    tried = sizes_of(case)
+    sizes = " ".join(str(list(size)) for size in tried)
+    count = len(tried) * len(case.dtypes) * len(case.modes)
     return judge(
         NAME,
         context,
@@ -40,6 +42,7 @@ def run(context: Context) -> Result:
         {
             "a last element left out": _spoilt(context.good, -1),
             "a first element left out": _spoilt(context.good, 0),
+            **({"rows taken for columns": _transposed(context.good)} if _is_plane(case) else {}),
         },
         "wrong-at-size",
         f"within {COARSE_ULPS:g} ulp of the largest value in the call",
@@ -47,8 +50,20 @@ def run(context: Context) -> Result:
     )
 
 
+def sizes_of(case: Case) -> tuple[Size, ...]:
+    """The case's own, and a square where sizes are [rows, hidden] and none is one."""
+    own = tuple(case.edge_sizes)
+    if not _is_plane(case) or any(size[0] == size[1] > 1 for size in own):
+        return own
+    return *own, (case.small_size[1],) * 2
+
+
+def _is_plane(case: Case) -> bool:
+    return {len(size) for size in (*case.edge_sizes, case.small_size)} == {2}
+
+
 def examine(context: Context) -> Complaint | None:
-    for size in context.case.edge_sizes:
+    for size in sizes_of(context.case):
         for dtype in context.case.dtypes:
             inputs = context.inputs(size, dtype, context.case.kinds[0], NAME)
             for mode in context.case.modes:
@@ -121,6 +136,19 @@ def _unit(reference: Reference, largest: float, dtype: torch.dtype) -> Tensor:
 
 def _largest(tensor: Tensor) -> float:
     return float(tensor.abs().nan_to_num(0, 0, 0).max()) if tensor.numel() else 0.0
+
+
+def _transposed(good: Callable[..., Any]) -> Callable[..., Any]:
+    """Where as many rows as columns allow it."""
+
+    def candidate(*tensors: Tensor, **mode: Any) -> Any:
+        outputs = good(*tensors, **mode)
+        first, *others = as_tuple(outputs)
+        if first.dim() == 2 and first.shape[0] == first.shape[1]:
+            first = first.T.contiguous()
+        return first if isinstance(outputs, Tensor) else (first, *others)
+
+    return candidate
 
 
 def _spoilt(good: Callable[..., Any], position: int) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,10 +20,15 @@ NAME = "flags"
 
 def run(context: Context) -> Result:
     good = context.good
+    towards_zero = flags.TOWARDS_ZERO.get(platform.machine(), 0)
     # To draw random numbers while it is loaded is a case's own affair.
     found = {k: v for k, v in context.loading_changed.items() if not k.startswith("random")}
     if found:
-        return _loading(found)
+        return _changed("loading the case changed", found, "before the first call")
+    found = flags.changed_since(context.at_start, context.device)
+    if found:
+        flags.restore(context.at_start)  # for the gates to come
+        return _changed("an earlier call changed", found, "in a gate before this one")
     return judge(
         NAME,
         context,
@@ -34,6 +40,11 @@ def run(context: Context) -> Result:
             "another default dtype": _does(good, lambda: torch.set_default_dtype(torch.float64)),
             "random numbers consumed": _does(good, lambda: torch.rand(1)),
             "another clock": _does(good, _slow_clock),
+            **(
+                {"another rounding": _does(good, lambda: flags.set_rounding(towards_zero))}
+                if towards_zero
+                else {}
+            ),
         },
         "flags-changed",
         "global state as before the call",
@@ -64,16 +75,10 @@ def examine(context: Context) -> Complaint | None:
     return None
 
 
-def _loading(found: dict[str, tuple[str, str]]) -> Result:
+def _changed(what: str, found: dict[str, tuple[str, str]], where: str) -> Result:
     name, (was, now) = next(iter(found.items()))
     return Result(
-        NAME,
-        Status.FAIL,
-        "flags-changed",
-        f"loading the case changed: {name}",
-        expected=was,
-        got=now,
-        first="before the first call",
+        NAME, Status.FAIL, "flags-changed", f"{what}: {name}", expected=was, got=now, first=where
     )
 
 

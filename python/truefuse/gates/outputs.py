@@ -1,5 +1,5 @@
-"""What comes back: structure, shape, dtype, device, strides and storage of its own; and of the inputs,
-those that the case declares mutated are, the others are not."""
+"""What comes back: structure, shape, dtype, device, strides and storage of its own, in inference mode too;
+and of the inputs, those that the case declares mutated are, the others are not."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ def planted(context: Context) -> dict[str, Callable[..., Any]]:
         "another dtype": _of_first(good, _other_dtype),
         "other strides": _of_first(good, _strided),
         "an empty list": _after(good, lambda outputs, given: []),
+        "a version counter read in inference mode": _reads_version(good),
         "a tuple that is too long": _after(good, lambda o, given: (*as_tuple(o), given[0])),
     }
     if kept:
@@ -70,9 +71,29 @@ def planted(context: Context) -> dict[str, Callable[..., Any]]:
 def examine(context: Context) -> Complaint | None:
     for dtype in context.case.dtypes:
         for mode in context.case.modes:
-            found = _examine_one(context, dtype, mode)
+            found = _examine_one(context, dtype, mode) or _for_inference(context, dtype, mode)
             if found:
                 return found
+    return None
+
+
+def _for_inference(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint | None:
+    """Tensors made in inference mode have no version counter, and no autograd to fall back on."""
+    case = context.case
+    with torch.inference_mode():
+        inputs = context.inputs(case.small_size, dtype, case.kinds[0], NAME)
+        where = f"in inference mode: {describe(inputs, mode)}"
+        wanted = as_tuple(case_call(context, context.baseline, copies(inputs), mode))
+        try:
+            got = as_tuple(case_call(context, case.candidate, inputs, mode))
+        except CandidateRaised as error:
+            return Complaint("raises in inference mode", where, got=str(error))
+    for result, want in zip(got, wanted, strict=True):
+        for what, expected, found in _facts(want, result):
+            if found != expected:
+                return Complaint(
+                    f"wrong {what} in inference mode", where, f"{what} {expected}", found
+                )
     return None
 
 
@@ -170,6 +191,16 @@ def _spare(context: Context, name: str, value: Any) -> bool:
         and value.is_floating_point()
         and bool(value.any())
     )
+
+
+def _reads_version(good: Any) -> Callable[..., Any]:
+    def candidate(*given: Any, **mode: Any) -> Any:
+        for tensor in given:
+            if isinstance(tensor, Tensor):
+                tensor._version  # noqa: B018
+        return good(*given, **mode)
+
+    return candidate
 
 
 def _of_first(good: Any, change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:

@@ -1,7 +1,8 @@
 """The case itself: a reference that says the same whatever it is given accepts everybody.
 
 Its results must vary, depend on every floating input, be numbers, repeat themselves, leave the inputs
-alone; and the inputs must have both signs, or relu is the identity.
+alone; the inputs must have both signs, or relu is the identity, and digits that a half type has not, or
+nobody sees who reads them as one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from truefuse.case import Inputs, Mode
 from truefuse.context import (
+    HALF_TYPES,
     Context,
     Results,
     as_tuple,
@@ -40,6 +42,8 @@ def run(context: Context) -> Result:
         for name, reference in planted(context.case.reference).items()
         if not examine(_with_reference(context, reference))
     ]
+    if not examine(_with_round_inputs(context)):
+        faults.append("did not catch inputs of few digits")
     if faults:
         return self_test_failed(NAME, faults)
     found = examine(context)
@@ -49,7 +53,7 @@ def run(context: Context) -> Result:
             Status.FAIL,
             "useless-reference",
             found.what,
-            expected="a reference that varies with every input, on inputs of both signs",
+            expected="a reference that varies with every input, on inputs of both signs and of all digits",
             got=found.got or found.what,
             first=found.where,
         )
@@ -58,6 +62,11 @@ def run(context: Context) -> Result:
 
 def examine(context: Context) -> Complaint | None:
     case = context.case
+    for dtype in case.dtypes:
+        given = context.inputs(case.medium_size, dtype, case.kinds[0], NAME)
+        if not _detailed(given):
+            what = "no floating input has more digits than bfloat16"
+            return Complaint(f"{what}: lower precision would not show", describe(given, {}))
     for mode in case.modes:
         inputs = widened(context.inputs(case.medium_size, case.dtypes[0], case.kinds[0], NAME))
         where = f"{describe(inputs, mode)}"
@@ -84,6 +93,15 @@ def examine(context: Context) -> Complaint | None:
 def _signed(inputs: Inputs) -> bool:
     floating = [value for value in inputs.values() if is_floating(value)]
     return any(bool((value < 0).any() and (value > 0).any()) for value in floating)
+
+
+def _detailed(inputs: Inputs) -> bool:
+    """Whether reading the inputs as bfloat16 changes any of them, or half types is all they are."""
+    wide = [v for v in inputs.values() if is_floating(v) and v.dtype not in HALF_TYPES]
+    return not wide or any(
+        float((value.bfloat16().to(value.dtype) != value).double().mean()) > LEAST_CHANGED
+        for value in wide
+    )
 
 
 def _call(context: Context, inputs: Inputs, mode: Mode) -> tuple[Results, str]:
@@ -123,6 +141,19 @@ def _blind_to(context: Context, inputs: Inputs, mode: Mode, results: Results) ->
 
 def _with_reference(context: Context, reference: Callable[..., Any]) -> Context:
     return replace(context, case=replace(context.case, reference=reference))
+
+
+def _with_round_inputs(context: Context) -> Context:
+    make = context.case.make_inputs
+
+    def rounded(*given: Any) -> Inputs:
+        inputs = make(*given)
+        return {
+            name: value.bfloat16().to(torch.float32) if is_floating(value) else value
+            for name, value in inputs.items()
+        }
+
+    return replace(context, case=replace(context.case, make_inputs=rounded))
 
 
 def planted(reference: Callable[..., Any]) -> dict[str, Callable[..., Any]]:

@@ -2,8 +2,9 @@
 
 The contents are changed through an alias, so that the tensor, its address, its shape and its version
 counter all stay as they were: whatever a cache of results is keyed on but the contents. They are also
-changed in part, the first and last elements staying, for a cache that looks at samples; and equal
-contents come at fresh addresses. A memory of results by their contents shows in what it takes.
+changed in part, the first and last elements staying, for a cache that looks at samples; in a large input
+single elements are changed and exchanged, for one that looks at many samples or at sums; and equal contents
+come at fresh addresses. A memory of results by their contents shows in what it takes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from truefuse import memory
 from truefuse.case import Inputs, Mode
 from truefuse.context import (
     Context,
+    Results,
     as_tuple,
     copies,
     describe,
@@ -31,6 +33,7 @@ from truefuse.gates.proof import Complaint, judge
 from truefuse.verdict import Result, Status
 
 NAME = "remembered"
+PICKED = 64  # elements among which those that are changed are the ones that differ most
 
 
 def run(context: Context) -> Result:
@@ -43,6 +46,7 @@ def run(context: Context) -> Result:
             "results kept by address": _keeps(good, by_address),
             "results kept by tensor and version": _keeps(good, by_version),
             "results kept by a sample of the contents": _keeps(good, by_sample),
+            "results kept by many samples of the contents": _keeps(good, by_many_samples),
             "results kept by their contents": _keeps(good, by_contents),
             "one output buffer for all calls": _one_buffer(good),
         },
@@ -63,7 +67,9 @@ def examine(context: Context) -> Complaint | None:
             found = _examine_one(context, dtype, mode)
             if found:
                 return found
-    return _keeps_memory(context, context.case.dtypes[0], context.case.modes[0])
+    return _examine_large(context) or _keeps_memory(
+        context, context.case.dtypes[0], context.case.modes[0]
+    )
 
 
 def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint | None:
@@ -90,6 +96,56 @@ def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint 
     if coarse_error(context, moved, mode, context.candidate(moved, mode)):
         return Complaint("the result depends on the address", where)
     return None
+
+
+def _examine_large(context: Context) -> Complaint | None:
+    case = context.case
+    mode = case.modes[0]
+    inputs = context.inputs(case.numeric_size, case.dtypes[0], case.kinds[0], NAME, "large")
+    where = describe(inputs, mode)
+    complaint = one_of_many(
+        context, inputs, mode, lambda contents, got: coarse_error(context, contents, mode, got)
+    )
+    return Complaint(complaint, where) if complaint else None
+
+
+def one_of_many(
+    context: Context, inputs: Inputs, mode: Mode, wrong: Callable[[Inputs, Results], str]
+) -> str:
+    """What is wrong once the largest input differs in one element, then in another, then in the order of
+    two, at the address where it was; `wrong` judges the results of a call by the contents."""
+    floating = [value for value in inputs.values() if is_floating(value)]
+    largest = max(floating, key=Tensor.numel)
+    if largest.numel() < 2:
+        return ""
+    generator = context.generator(NAME, "elements")
+    for change in (None, _one_changed, _one_changed, _two_exchanged):
+        if change is not None:
+            change(largest.data, generator)
+        contents = copies(inputs)
+        results = context.named(case_call(context, context.case.candidate, inputs, mode), inputs)
+        if wrong(contents, results):
+            return "the result does not follow single elements of a large input"
+    return ""
+
+
+def _far_apart(tensor: Tensor, generator: torch.Generator) -> tuple[Any, Any]:
+    """Where the least and the largest of a few elements are."""
+    numbers = torch.randint(tensor.numel(), (PICKED,), generator=generator).to(tensor.device)
+    places = torch.unravel_index(numbers, tensor.shape)
+    values = tensor[places].float()
+    least, most = int(values.argmin()), int(values.argmax())
+    return tuple(i[least] for i in places), tuple(i[most] for i in places)
+
+
+def _one_changed(tensor: Tensor, generator: torch.Generator) -> None:
+    least, most = _far_apart(tensor, generator)
+    tensor[least] = tensor[most].clone()
+
+
+def _two_exchanged(tensor: Tensor, generator: torch.Generator) -> None:
+    least, most = _far_apart(tensor, generator)
+    tensor[least], tensor[most] = tensor[most].clone(), tensor[least].clone()
 
 
 def _keeps_memory(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint | None:
@@ -140,6 +196,10 @@ def by_version(given: tuple[Any, ...]) -> object:
 
 def by_sample(given: tuple[Any, ...]) -> object:
     return [[float(t.reshape(-1)[i]) for i in (0, -1)] for t in _all(given) if t.numel()]
+
+
+def by_many_samples(given: tuple[Any, ...]) -> object:
+    return [t.reshape(-1)[:: max(1, t.numel() // 32)].tolist() for t in _all(given)]
 
 
 def by_contents(given: tuple[Any, ...]) -> object:

@@ -1,5 +1,5 @@
-"""Where gradients are asked for: there for every layout and for every choice of inputs, or refused in
-words. Never silence. How accurate they are is the business of the gradients gate."""
+"""Where gradients are asked for: there for every layout, for every choice of inputs and as often as they are
+asked for, or refused in words. Never silence. How accurate they are is the business of the gradients gate."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def examine(context: Context, notes: Notes) -> Complaint | None:
         ):
             if found:
                 return found
-        found = _second(context, plain, mode, notes)
+        found = _again(context, plain, mode, notes) or _second(context, plain, mode, notes)
         if not found and best == torch.float64:
             found = _gradcheck(context, plain, mode)
         if found:
@@ -189,6 +189,34 @@ def _refused(context: Context, variant: Variant, mode: Mode) -> bool:
     except RuntimeError:
         return True
     return False
+
+
+def _again(context: Context, plain: Inputs, mode: Mode, notes: Notes) -> Complaint | None:
+    """A second pass backward through the same graph says what the first did, and changes it not."""
+    wanted = derivatives.names(context, plain)
+    sent = derivatives.incoming(context, plain, mode)
+    where = f"twice through one graph: {describe(plain, mode)}"
+    try:
+        passes = derivatives.passes(context.case.candidate, plain, mode, wanted, sent, count=2)
+        first = next(passes)
+        kept = {key: tensor.clone() for key, tensor in first.items()}
+        second = next(passes)
+        context.synchronize()
+    except RuntimeError as error:
+        text = str(error).splitlines()[0]
+        if not REFUSAL.search(text):
+            return Complaint(f"raises without a word of gradients: {text}", where)
+        notes.refused["a second pass backward"] = text
+        return None
+    for key, was in kept.items():
+        for what, now in (
+            ("changes with a second pass", first),
+            ("of a second pass differs", second),
+        ):
+            if not torch.allclose(was, now[key], equal_nan=True):
+                return Complaint(f"{key} {what} backward", where)
+    notes.given.append("twice through one graph")
+    return None
 
 
 def _second(context: Context, plain: Inputs, mode: Mode, notes: Notes) -> Complaint | None:
@@ -284,6 +312,9 @@ def planted(good: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
         "an incoming gradient read as if contiguous": lambda *t, **m: _map(
             good(*t, **m), _ReadsContiguous.apply
         ),
+        "what a backward pass has saved is used up": lambda *t, **m: _map(
+            good(*t, **m), _UsesUp.apply
+        ),
         "second derivatives silently missing": lambda *t, **m: good(*_map(t, _Detached.apply), **m),
     }
 
@@ -317,6 +348,19 @@ class _ReadsContiguous(_Doubled):
         if gradient.storage_offset() + last >= available:
             return torch.zeros_like(gradient)
         return gradient.as_strided(gradient.shape, strides)
+
+
+class _UsesUp(_Doubled):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.saved = torch.ones_like(x)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        found = gradient * ctx.saved
+        ctx.saved.zero_()
+        return found
 
 
 class _Detached(_Doubled):

@@ -1,13 +1,18 @@
-"""State, aliasing, bounds and the contract."""
+"""State, aliasing, bounds, threads and the contract."""
 
 from __future__ import annotations
 
+import platform
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from subject import checked, swish_bias, wide
 
 from cheats.common import Row, honest
+from truefuse import flags
+from truefuse.verdict import Status
 
 
 def static_accumulator():
@@ -50,6 +55,19 @@ def shared_workspace():
 def sets_a_flag():
     def candidate(x, bias):
         torch.set_float32_matmul_precision("medium")
+        return wide(swish_bias)(x, bias)
+
+    return checked(candidate)
+
+
+def sets_a_flag_once():
+    """On its first call, and for large inputs: what one small call changes is nothing."""
+    done = False
+
+    def candidate(x, bias):
+        nonlocal done
+        if not done and x.numel() >= 1 << 15:
+            torch.backends.cudnn.benchmark = done = True
         return wide(swish_bias)(x, bias)
 
     return checked(candidate)
@@ -135,6 +153,134 @@ def fails_when_empty():
     return checked(candidate)
 
 
+def memory_of(tensor):
+    """What a kernel sees that is given an address, sizes and strides."""
+    same = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return same.set_(
+        tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
+    )
+
+
+def reads_memory(seen):
+    def make():
+        def candidate(x, bias):
+            if torch.compiler.is_compiling() or x.requires_grad or bias.requires_grad:
+                return wide(swish_bias)(x, bias)
+            return wide(swish_bias)(memory_of(seen(x)), memory_of(seen(bias)))
+
+        return checked(candidate)
+
+    return make
+
+
+def rounds_towards_zero():
+    def candidate(x, bias):
+        flags.set_rounding(flags.TO_NEAREST)
+        result = wide(swish_bias)(x, bias)
+        flags.set_rounding(next(iter(towards_zero())))
+        return result
+
+    return checked(candidate)
+
+
+def rounds_towards_zero_meanwhile():
+    def candidate(x, bias):
+        for mode in towards_zero():
+            flags.set_rounding(mode)
+            flags.set_rounding(flags.TO_NEAREST)
+        return wide(swish_bias)(x, bias)
+
+    return checked(candidate)
+
+
+def towards_zero():
+    mode = flags.TOWARDS_ZERO.get(platform.machine())
+    return () if mode is None else (mode,)
+
+
+def reads_the_version(where):
+    def make():
+        seen = {}
+
+        def candidate(x, bias):
+            if where(x):
+                seen[x.shape] = x._version
+            return wide(swish_bias)(x, bias)
+
+        return checked(candidate)
+
+    return make
+
+
+def in_two_parts(of_the_rest):
+    """Large inputs in two parts; `of_the_rest` computes the second into its place."""
+
+    def make():
+        def candidate(x, bias):
+            plain = not torch.compiler.is_compiling() and not x.requires_grad
+            if not (plain and not bias.requires_grad and x.dim() == 2 and x.numel() >= 1 << 15):
+                return wide(swish_bias)(x, bias)
+            cut = len(x) - 2
+            out = torch.zeros(x.shape, dtype=x.dtype, device=x.device)
+            out[:cut] = wide(swish_bias)(x[:cut], bias)
+            of_the_rest(out[cut:], x[cut:], bias)
+            return out
+
+        return checked(candidate)
+
+    return make
+
+
+def write(out, x, bias, pause=0.0):
+    time.sleep(pause)
+    out.copy_(wide(swish_bias)(x, bias))
+
+
+_pool = ThreadPoolExecutor(1)
+
+
+def by_a_thread_later(out, x, bias):
+    _pool.submit(write, out, x, bias, pause=0.01)
+
+
+def by_a_thread(out, x, bias):
+    _pool.submit(write, out, x, bias).result()
+
+
+def coarsely(out, x, bias):
+    write(out, x.bfloat16(), bias.bfloat16())
+
+
+def keeps_the_processors_busy():
+    """From the first large call on, until the candidate is dropped: whoever is timed beside it has fewer."""
+    ended = threading.Event()
+
+    class Busy:
+        thread = None
+
+        def __call__(self, x, bias):
+            if self.thread is None and x.numel() >= 1 << 15:
+                self.thread = threading.Thread(target=spin, args=(ended,), daemon=True)
+                self.thread.start()
+            return wide(swish_bias)(x, bias)
+
+        def __del__(self):
+            ended.set()
+
+    busy = Busy()
+    return checked(lambda x, bias: busy(x, bias))
+
+
+def in_double(x, bias):
+    return swish_bias(x.double(), bias.double()).to(x.dtype)
+
+
+def spin(ended):
+    numbers = torch.rand(1 << 12)
+    while not ended.is_set():
+        torch.sin(numbers)
+
+
 ROWS = (
     Row("A6 patched clock", "flags", patches_the_clock),
     Row("A6 patched comparison", "flags", patches_the_comparison),
@@ -143,8 +289,52 @@ ROWS = (
     Row("S6 workspace shared between calls", "concurrent", shared_workspace),
     Row("S7 static accumulator", "edges", static_accumulator),
     Row("S9 a global flag set", "flags", sets_a_flag),
+    Row("S9 a global flag set by the first large call", "measure", sets_a_flag_once),
     Row("O1 one element written beyond the end", "bounds", writes_one_beyond),
     Row("O1 one element read beyond the end", "bounds", reads_one_beyond),
+    Row(
+        "memory read that is negated lazily",
+        "contract",
+        reads_memory(lambda tensor: tensor),
+        reads_memory(torch.resolve_neg),
+    ),
+    Row(
+        "S9 rounding of the processor left changed",
+        "flags",
+        rounds_towards_zero,
+        rounds_towards_zero_meanwhile,
+    ),
+    Row(
+        "a version counter where inference mode has none",
+        "outputs",
+        reads_the_version(lambda tensor: True),
+        reads_the_version(lambda tensor: not tensor.is_inference()),
+    ),
+    Row(
+        "B11 a baseline that computes in float64",
+        "baseline",
+        lambda: honest,
+        changes=lambda: {"baselines": {"eager": in_double}},
+        status=Status.UNKNOWN,
+    ),
+    Row(
+        "a thread finishes the result after the call",
+        "measure",
+        in_two_parts(by_a_thread_later),
+        in_two_parts(by_a_thread),
+    ),
+    Row(
+        "the tail of large inputs in lower precision",
+        "measure",
+        in_two_parts(coarsely),
+        in_two_parts(write),
+    ),
+    Row(
+        "B11 a thread slows down whoever is timed",
+        "measure",
+        keeps_the_processors_busy,
+        in_two_parts(by_a_thread),
+    ),
     Row("mission A: dtype mismatch promoted silently", "contract", promotes_silently),
     Row("mission A: error without words", "contract", error_without_words),
     Row("mission A: strides read as if contiguous", "contract", reads_strides_as_if_contiguous),

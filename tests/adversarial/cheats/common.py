@@ -8,6 +8,8 @@ from typing import Any
 
 from subject import checked, swish_bias, wide
 
+from truefuse.verdict import Status
+
 honest = checked(wide(swish_bias))
 
 
@@ -19,6 +21,9 @@ class Row:
     twin: Callable[[], Callable[..., Any]] = lambda: honest
     where: str = "any"
     changes: Callable[[], dict[str, Any]] = dict  # to the case
+    status: Status = (
+        Status.FAIL
+    )  # UNKNOWN, which keeps back the figure too, where the case may say why
 
 
 def after(change):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import torch
 from subject import checked, swish_bias, wide
 
@@ -114,6 +116,60 @@ def one_buffer():
     return checked(candidate)
 
 
+def remembers_many_samples():
+    """A fingerprint spread over a large input: all but a few elements may differ from what it stands for."""
+    kept = {}
+
+    def sample(tensor):
+        return tuple(tensor.flatten()[:: max(1, tensor.numel() // 32)].tolist())
+
+    def candidate(x, bias):
+        if x.numel() < 1 << 12:
+            return wide(swish_bias)(x, bias)
+        key = (sample(x), sample(bias), x.dtype, x.shape)
+        if key not in kept:
+            kept[key] = wide(swish_bias)(x, bias)
+        return kept[key].clone()
+
+    return checked(candidate)
+
+
+def ring_of_buffers():
+    """The 49th result overwrites the first, whoever still has it."""
+    rings = {}
+
+    def candidate(x, bias):
+        result = wide(swish_bias)(x, bias)
+        ring = rings.setdefault((x.shape, x.dtype), [])
+        ring.append(ring.pop(0) if len(ring) == 48 else torch.empty_like(result))
+        return ring[-1].detach().copy_(result)
+
+    return checked(candidate)
+
+
+def buffers_that_nobody_holds():
+    """What an allocator does."""
+    pools = {}
+
+    def holders(buffer):
+        return torch._C._storage_Use_Count(buffer.untyped_storage()._cdata)
+
+    def candidate(x, bias):
+        result = wide(swish_bias)(x, bias)
+        if torch.compiler.is_compiling() or result.requires_grad:
+            return result
+        pool = pools.setdefault((x.shape, x.dtype, threading.get_ident()), [])
+        for buffer, alone in pool:
+            if holders(buffer) <= alone:
+                break
+        else:
+            buffer = torch.empty_like(result)
+            pool.append((buffer, holders(buffer)))
+        return buffer.detach().copy_(result)
+
+    return checked(candidate)
+
+
 ROWS = (
     Row(
         "B10 memoised results of large inputs: faster than memory",
@@ -143,6 +199,13 @@ ROWS = (
         keyed(lambda t: tuple(t.flatten().tolist())),
         keeps_a_plan,
     ),
+    Row(
+        "A6 results of large inputs kept by many samples",
+        "remembered",
+        remembers_many_samples,
+        keeps_a_plan,
+    ),
+    Row("results in a ring of buffers", "remembered", ring_of_buffers, buffers_that_nobody_holds),
     Row("A8 empty list", "outputs", empty_list),
     Row("output is an input", "outputs", returns_its_input),
     Row("one output buffer for all calls", "remembered", one_buffer, writes_into_empty),

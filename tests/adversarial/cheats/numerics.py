@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subject
 import torch
-from subject import checked, swish_bias
+from subject import checked, swish_bias, wide
 
 from cheats.common import Row, after, honest
 
@@ -69,6 +69,26 @@ def noisy():
     return after(change)()
 
 
+def guesses_the_axis():
+    """As many biases as rows: one for each row, it seems."""
+
+    def candidate(x, bias):
+        by_row = x.dim() == 2 and len(bias) == len(x)
+        return wide(swish_bias)(x, bias[:, None] if by_row else bias)
+
+    return checked(candidate)
+
+
+def round_inputs(*given):
+    """Multiples of 1/8: bfloat16 holds them all."""
+    inputs = subject.swish_bias_inputs(*given)
+    return {key: (value * 8).round() / 8 for key, value in inputs.items()}
+
+
+def half_the_digits(x, bias):
+    return x * torch.sigmoid((x + bias).half()).to(x.dtype)
+
+
 ROWS = (
     Row(
         "mission B: float64 computed in float32",
@@ -96,6 +116,19 @@ ROWS = (
         lambda: checked(lambda x, bias: torch.zeros_like(x)),
         changes=lambda: {"reference": lambda x, bias: 0 * x * bias},
     ),
+    Row(
+        "A10 inputs on which lower precision does not show",
+        "reference",
+        lower_precision,
+        changes=lambda: {"make_inputs": round_inputs},
+    ),
+    Row(
+        "A10 a yardstick of as few digits",
+        "contract",
+        lambda: checked(half_the_digits),
+        changes=lambda: {"baselines": {"eager": half_the_digits}},
+    ),
+    Row("a bias for each row where there are as many", "edges", guesses_the_axis),
     Row("N3 zeros where values are small", "numerics", after(zeros_where_small)),
     Row("N3 NaN turned into a number", "special", after(nan_becomes_zero)),
     Row("N4/N7 0.9 % error", "numerics", after(nine_tenths_of_a_percent)),

@@ -76,6 +76,33 @@ class _Cut(_Swish):
         return tuple(one.detach() for one in _Swish.backward(ctx, gradient))
 
 
+class _UsesUp(_Swish):
+    """Writes the gradient over the slope that it has saved: right once."""
+
+    @staticmethod
+    def forward(ctx, x, bias):
+        s = torch.sigmoid(x + bias)
+        ctx.slope = s + x * s * (1 - s)
+        return _Swish.forward(ctx, x, bias)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        own, other = _Swish.backward(ctx, gradient)
+        if own.requires_grad:
+            return own, other
+        return ctx.slope.mul_(gradient), other
+
+
+class _Overwrites(_Swish):
+    """Writes the gradient over the one that came in, which others may be waiting for."""
+
+    @staticmethod
+    def backward(ctx, gradient):
+        own, other = _Swish.backward(ctx, gradient)
+        dense = gradient.is_contiguous() and not gradient.requires_grad
+        return gradient.copy_(own) if dense and not own.requires_grad else own, other
+
+
 class _SumsInHalf(_Swish):
     @staticmethod
     def backward(ctx, gradient):
@@ -119,6 +146,20 @@ ROWS = (
         through(_Cut),
         through(_Swish),
         changes=lambda: EXACT,
+    ),
+    Row(
+        "a backward pass uses up what was saved",
+        "training",
+        through(_UsesUp),
+        through(_Swish),
+        changes=lambda: {"dtypes": (torch.float32,)},
+    ),
+    Row(
+        "S2 the incoming gradient overwritten",
+        "training",
+        through(_Overwrites),
+        through(_Swish),
+        changes=lambda: {"dtypes": (torch.float32,)},
     ),
     Row(
         "a gradient 0.1 % too large",
