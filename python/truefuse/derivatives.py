@@ -77,6 +77,21 @@ def gradients(
     return {f"gradient of {name}": tensor for name, tensor in zip(wanted, found, strict=True)}
 
 
+def of_candidate(
+    context: Context,
+    inputs: Inputs,
+    mode: Mode,
+    wanted: Sequence[str],
+    gradient: tuple[Tensor, ...] | Callable[[tuple[Tensor, ...]], Tensor],
+    create_graph: bool = False,
+) -> Results:
+    """As `gradients`; the candidate's backward runs where its forward does."""
+    with context.running():
+        found = gradients(context.case.candidate, inputs, mode, wanted, gradient, create_graph)
+    context.synchronize()
+    return found
+
+
 def yardstick(
     context: Context, inputs: Inputs, mode: Mode, wanted: Sequence[str], sent: tuple[Tensor, ...]
 ) -> Results:

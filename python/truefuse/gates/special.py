@@ -67,13 +67,9 @@ class Tried:
     def results(self, context: Context) -> Results:
         if not self.what:
             return context.candidate(self.inputs, self.mode)
-        case, sent = context.case, _ones(context, self.inputs, self.mode)
+        wanted, sent = context.case.gradients, _ones(context, self.inputs, self.mode)
         try:
-            found = derivatives.gradients(
-                case.candidate, self.inputs, self.mode, case.gradients, sent
-            )
-            context.synchronize()
-            return found
+            return derivatives.of_candidate(context, self.inputs, self.mode, wanted, sent)
         except Exception as error:
             where = f"gradient of {describe(self.inputs, self.mode)}"
             raise CandidateRaised(f"{type(error).__name__}: {error} [{where}]") from error

@@ -125,8 +125,7 @@ def _compare(
     sent = sent or derivatives.incoming(context, inputs, mode)
     where = f"{what}: {describe(inputs, mode)}"
     try:
-        got = derivatives.gradients(context.case.candidate, inputs, mode, wanted, through or sent)
-        context.synchronize()
+        got = derivatives.of_candidate(context, inputs, mode, wanted, through or sent)
     except Missing as missing:
         return Complaint(str(missing), where)
     except RuntimeError as error:
@@ -193,12 +192,11 @@ def _refused(context: Context, variant: Variant, mode: Mode) -> bool:
 
 def _second(context: Context, plain: Inputs, mode: Mode, notes: Notes) -> Complaint | None:
     """The derivative of a gradient: not silently missing."""
-    case = context.case
     wanted = derivatives.names(context, plain)
     sent = derivatives.incoming(context, plain, mode)
     where = describe(plain, mode)
     try:
-        first = derivatives.gradients(case.candidate, plain, mode, wanted, sent, create_graph=True)
+        first = derivatives.of_candidate(context, plain, mode, wanted, sent, create_graph=True)
         if not any(tensor.requires_grad for tensor in first.values()):
             theirs = derivatives.gradients(
                 context.baseline, plain, mode, wanted, sent, create_graph=True
@@ -206,7 +204,7 @@ def _second(context: Context, plain: Inputs, mode: Mode, notes: Notes) -> Compla
             if any(tensor.requires_grad for tensor in theirs.values()):
                 return Complaint("second derivatives are silently missing", where)
             return None
-        with torch.enable_grad():
+        with context.running(), torch.enable_grad():
             sum(t.sum() for t in first.values() if t.requires_grad).backward()
     except RuntimeError as error:
         text = str(error).splitlines()[0]
@@ -230,7 +228,7 @@ def _gradcheck(context: Context, plain: Inputs, mode: Mode) -> Complaint | None:
 
     for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
         try:
-            with torch.enable_grad():
+            with context.running(), torch.enable_grad():
                 check(function, leaves, fast_mode=True)
         except RuntimeError as error:
             refused = check is torch.autograd.gradgradcheck and _is_refusal(error)
