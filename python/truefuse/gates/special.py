@@ -109,7 +109,9 @@ def _judge(context: Context, tried: list[tuple[Tried, Results]]) -> Result | Non
         if complaint:
             expected, got, value = complaint
             dtype = short(one.inputs[one.name].dtype)
-            where = f"{one.name}={value!r}, {dtype} {mode_name(one.mode)}"
+            others = sum(is_floating(tensor) for tensor in one.inputs.values()) > 1
+            beside = f" beside {one.rest:g}" if others else ""
+            where = f"{one.name}={value!r}{beside}, {dtype} {mode_name(one.mode)}"
             return Result(
                 NAME,
                 Status.FAIL,
