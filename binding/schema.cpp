@@ -41,8 +41,9 @@ std::string difference(const c10::Argument& argument, const ArgumentSpec& spec) 
            type_of(spec);
   }
   if (is_optional(argument) != spec.optional) {
-    return spec.name + (spec.optional ? " is optional in the contract; in the schema it must be "
-                                      : " is not optional in the contract; in the schema it must be ") +
+    return spec.name +
+           (spec.optional ? " is optional in the contract; in the schema it must be "
+                          : " is not optional in the contract; in the schema it must be ") +
            type_of(spec) + (spec.optional ? "?" : "");
   }
   if (is_written(argument) != spec.is_mutated()) {

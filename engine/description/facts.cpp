@@ -92,8 +92,7 @@ std::size_t Facts::find(const Reference& reference, const std::vector<std::strin
   return facts_.size() - 1;
 }
 
-Fact Facts::fact_of(const Reference& reference,
-                    const std::vector<std::string>& others) const {
+Fact Facts::fact_of(const Reference& reference, const std::vector<std::string>& others) const {
   if (reference.name == "device") {
     constexpr std::array<std::pair<std::string_view, Kind>, 4> kFacts{
         {{"multiprocessors", Kind::multiprocessors},

@@ -53,7 +53,8 @@ class Facts {
   explicit Facts(const Contract& contract) : contract_(contract) {}
 
   /// The position of the fact that a reference means. Throws Error with a sentence if there is none
-  /// or if a size is bound by optional arguments alone; `others` are further names for that sentence.
+  /// or if a size is bound by optional arguments alone; `others` are further names for that
+  /// sentence.
   std::size_t find(const Reference& reference, const std::vector<std::string>& others);
 
   /// Of a word that the reference may be compared with. Throws Error if it can never be that.

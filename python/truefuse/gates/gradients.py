@@ -79,9 +79,7 @@ def _sent(context: Context, one: Trial) -> tuple[torch.Tensor, ...]:
 def _candidate(context: Context, one: Trial) -> dict[str, torch.Tensor]:
     wanted = context.case.gradients
     try:
-        return derivatives.of_candidate(
-            context, one.inputs, one.mode, wanted, _sent(context, one)
-        )
+        return derivatives.of_candidate(context, one.inputs, one.mode, wanted, _sent(context, one))
     except Exception as error:
         raise CandidateRaised(
             f"{type(error).__name__}: {error} [gradient of {one.describe()}]"

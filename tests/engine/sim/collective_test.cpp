@@ -86,8 +86,8 @@ TEST_P(Collectives, MaximaAreThoseOfAllLanesAndPassOverNaN) {
       for (std::uint32_t t = 0; t < 192; ++t) {
         EXPECT_EQ(y[t], -0.5f) << t;
         const auto first = given.begin() + t / 16 * 16;
-        const float want = std::accumulate(
-            first, first + 16, x[0], [](float a, float b) { return std::fmax(a, b); });
+        const float want = std::accumulate(first, first + 16, x[0],
+                                           [](float a, float b) { return std::fmax(a, b); });
         if (t / 16 == 1) {
           EXPECT_TRUE(std::isnan(y[192 + t])) << "nothing but NaN";
         } else {
