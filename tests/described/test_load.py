@@ -182,7 +182,9 @@ def test_a_mistake_registers_nothing(text, functions, mistake):
 def test_a_backward_file_that_is_not_there_is_named(folder):
     description = folder / "description.txt"
     description.write_text(description.read_text().replace(BACKWARD, "backward: back.txt\n"))
-    with pytest.raises(RuntimeError, match=r"no back\.txt, which the description names as its back"):
+    with pytest.raises(
+        RuntimeError, match=r"no back\.txt, which the description names as its back"
+    ):
         truefuse.load(folder)
 
 
