@@ -132,7 +132,10 @@ void Autograd::match(const Operator& backward) {
   const auto& forward_arguments = op_.contract.arguments();
   const auto& arguments = backward.contract.arguments();
   const auto refuse = [&](const std::string& what) {
-    throw Error(op_.name + ": " + backward.name + " cannot be its backward operator: " + what);
+    throw Error(op_.name + ": " + backward.name + " cannot be its backward operator: " + what +
+                ". A backward operator takes grad_<output>, then the arguments of " + op_.name +
+                " in their order, then a bool for each gradient, and returns grad_<argument> ... "
+                "if <bool>");
   };
   std::size_t next = 0;
   for (std::size_t i = 0; i < op_.contract.outputs().size(); ++i) {

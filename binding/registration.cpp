@@ -3,6 +3,7 @@
 
 #include <truefuse/binding/autocast.h>
 #include <truefuse/binding/registration.h>
+#include <truefuse/binding/schema.h>
 
 namespace truefuse::binding {
 namespace {
@@ -141,28 +142,6 @@ torch::CppFunction boxed_function(c10::DispatchKey key, Args&&... args) {
                              std::make_unique<Kernel>(std::forward<Args>(args)...))));
 }
 
-/// Throws if the schema's arguments are not the contract's: by name, and in what is written; or if
-/// it returns more or fewer tensors.
-void compare(const Operator& op, const c10::FunctionSchema& schema) {
-  const std::vector<ArgumentSpec>& specs = op.contract.arguments();
-  bool is_same = schema.arguments().size() == specs.size();
-  for (std::size_t i = 0; is_same && i < specs.size(); ++i) {
-    const c10::Argument& argument = schema.arguments()[i];
-    const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-    is_same = argument.name() == specs[i].name && is_written == specs[i].is_mutated();
-  }
-  const std::size_t outputs = op.contract.outputs().size();
-  if (is_same && schema.returns().size() == outputs) return;
-  if (is_same) {
-    throw Error(op.name + ": its schema " + op.schema + " returns " +
-                std::to_string(schema.returns().size()) + " values; its contract has " +
-                std::to_string(outputs) + " outputs");
-  }
-  throw Error(op.name + ": its schema " + op.schema + " and its contract " + op.contract.text() +
-              " differ in the arguments: each must have the same name in both, and be written "
-              "in both, Tensor(a!) and mutated, or in neither");
-}
-
 }  // namespace
 
 Registration::Registration(const Operator& op, const Derivative& derivative)
@@ -171,7 +150,7 @@ Registration::Registration(const Operator& op, const Derivative& derivative)
   // The contract looks at strides, so the compiler must keep their order; PyTorch 2.5 does not by
   // itself.
   c10::FunctionSchema schema = torch::schema(op.schema.c_str());
-  compare(op, schema);
+  require_same(op, schema);
   library_.def(std::move(schema), {at::Tag::pt2_compliant_tag, at::Tag::needs_fixed_stride_order});
   register_autocast(library_, op);
   // Last: if PyTorch refuses the schema, the name stays free.

@@ -114,17 +114,19 @@ def paths() -> int:
     return 0
 
 
-def write_launcher(chosen: Environment, stage: Path) -> None:
-    """build/truefuse: the command line as `make check` runs it, for whoever wants to go on."""
+def write_launchers(chosen: Environment, stage: Path) -> None:
+    """build/truefuse and build/python: the command line as `make check` runs it, and the Python that
+    imports what was built, for whoever wants to go on."""
     variables = chosen.variables(stage)
     names = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONWARNINGS")
     lines = [f"export {name}={shlex.quote(variables[name])}\n" for name in names]
-    launcher = BUILD / "truefuse"
-    launcher.write_text(
-        "#!/bin/sh\n" + "".join(lines) + f'exec {shlex.quote(chosen.python)} -m truefuse "$@"\n',
-        encoding="utf-8",
-    )
-    launcher.chmod(0o755)
+    python = shlex.quote(chosen.python)
+    for name, command in (("truefuse", f"{python} -m truefuse"), ("python", python)):
+        launcher = BUILD / name
+        launcher.write_text(
+            "#!/bin/sh\n" + "".join(lines) + f'exec {command} "$@"\n', encoding="utf-8"
+        )
+        launcher.chmod(0o755)
 
 
 def check() -> int:
@@ -134,7 +136,7 @@ def check() -> int:
     stage = Build(chosen).make()
     # An NVRTC that `make compilers` or `make test` has installed is used, but is not asked for.
     chosen.overlays += sorted((BUILD / "packages").glob("nvrtc-*[0-9a-f]/site-packages"))
-    write_launcher(chosen, stage)
+    write_launchers(chosen, stage)
     device = [] if "--device" in arguments() else ["--device", chosen.torch["device"]]
     command = [chosen.python, "-m", "truefuse", "check", "bias_gelu", *device, *arguments()]
     return subprocess.run(command, cwd=ROOT, env=chosen.variables(stage)).returncode

@@ -18,12 +18,13 @@ namespace truefuse {
 //   parse       the spec at the scanner, or nothing (and nothing taken) if the text is of another
 //   kind; accepts     whether an argument (any BasicArgument) is a value of it; wanted      what
 //   the argument must be, to follow "it must be"; write_json  "kind" and whatever else makes valid
-//   and invalid values.
+//   and invalid values; kSchema     its type in a PyTorch schema.
 // A new kind is such a struct, listed in ScalarSpec.
 
 /// `"tanh"|"none"`: one of the listed strings.
 struct EnumerationSpec {
   static constexpr std::string_view kGrammar = "\"text\"|...";
+  static constexpr std::string_view kSchema = "str";
 
   std::vector<std::string> values;
 
@@ -40,6 +41,7 @@ struct EnumerationSpec {
 /// `text`: any string; what it means is the operator's concern.
 struct TextSpec {
   static constexpr std::string_view kGrammar = "text";
+  static constexpr std::string_view kSchema = "str";
 
   static std::optional<TextSpec> parse(Scanner& scanner);
   template <class Argument>
@@ -53,6 +55,7 @@ struct TextSpec {
 /// `int`, `int [0, 8]`. Both bounds belong to the range.
 struct IntSpec {
   static constexpr std::string_view kGrammar = "int";
+  static constexpr std::string_view kSchema = "int";
   static constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
   static constexpr std::int64_t kHighest = std::numeric_limits<std::int64_t>::max();
 
@@ -73,6 +76,7 @@ struct IntSpec {
 /// integer is accepted for a float.
 struct FloatSpec {
   static constexpr std::string_view kGrammar = "float";
+  static constexpr std::string_view kSchema = "float";
 
   struct Range {
     double low = 0, high = 0;
@@ -104,6 +108,7 @@ struct FloatSpec {
 /// `bool`.
 struct BoolSpec {
   static constexpr std::string_view kGrammar = "bool";
+  static constexpr std::string_view kSchema = "bool";
 
   static std::optional<BoolSpec> parse(Scanner& scanner);
   template <class Argument>
@@ -115,6 +120,11 @@ struct BoolSpec {
 };
 
 using ScalarSpec = std::variant<EnumerationSpec, TextSpec, IntSpec, FloatSpec, BoolSpec>;
+
+/// Its type in a PyTorch schema.
+inline std::string_view schema_type(const ScalarSpec& scalar) {
+  return std::visit([](const auto& spec) { return spec.kSchema; }, scalar);
+}
 
 /// The scalar spec at the scanner, or nothing if the text is no scalar.
 std::optional<ScalarSpec> parse_scalar(Scanner& scanner);

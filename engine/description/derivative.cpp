@@ -14,18 +14,15 @@ std::string dtypes_of(const Contract& contract, const TensorSpec& tensor) {
   return text;
 }
 
-/// Its type in a schema and in a contract.
-std::pair<std::string, std::string> types_of(const ScalarSpec& scalar) {
+/// As a contract writes it, without a range.
+std::string text_of(const ScalarSpec& scalar) {
   if (const auto* words = std::get_if<EnumerationSpec>(&scalar)) {
     std::string text;
     for (const std::string& word : words->values)
       text += (text.empty() ? "\"" : "|\"") + word + '"';
-    return {"str", text};
+    return text;
   }
-  if (std::holds_alternative<IntSpec>(scalar)) return {"int", "int"};
-  if (std::holds_alternative<FloatSpec>(scalar)) return {"float", "float"};
-  if (std::holds_alternative<BoolSpec>(scalar)) return {"bool", "bool"};
-  return {"str", "text"};
+  return std::string(std::visit([](const auto& spec) { return spec.kGrammar; }, scalar));
 }
 
 }  // namespace
@@ -55,9 +52,9 @@ Operator backward_of(const Described& described) {
           argument.name + ": " + dtypes_of(contract, *tensor) + " " +
               contract.text_of_dims(*tensor) + " strided" + optional);
     } else {
-      const auto& [in_schema, in_contract] = types_of(std::get<ScalarSpec>(argument.spec));
-      add(arguments, ", ", in_schema + mark + " " + argument.name);
-      add(text, "; ", argument.name + ": " + in_contract + optional);
+      const auto& scalar = std::get<ScalarSpec>(argument.spec);
+      add(arguments, ", ", std::string(schema_type(scalar)) + mark + " " + argument.name);
+      add(text, "; ", argument.name + ": " + text_of(scalar) + optional);
     }
   }
   for (const std::string& name : described.gradients) {

@@ -93,7 +93,7 @@ class Reader {
   void read_names(Operator& op) const {
     Scanner scanner = find("operator")->scanner(file_);
     op.name_space = scanner.name("a namespace, as in my_ops::name");
-    scanner.expect("::");
+    if (!scanner.accept("::")) scanner.fail_expected("'::' and a name, as in my_ops::name");
     op.name = scanner.name("the operator's name");
     if (!scanner.at_end()) scanner.fail_expected("the end of the entry");
     const Entry& entry = *find("schema");

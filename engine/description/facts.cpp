@@ -74,24 +74,25 @@ const TensorSpec& Facts::spec(std::size_t tensor) const {
                                    : contract_.outputs()[tensor - arguments.size()].tensor;
 }
 
-std::string Facts::known() const {
+std::string Facts::known(const std::vector<std::string>& others) const {
   std::string names;
   const auto add = [&](const std::string& name) { names += (names.empty() ? "" : ", ") + name; };
   for (const Symbol& symbol : contract_.symbols()) add(symbol.name);
   for (const ArgumentSpec& argument : contract_.arguments()) add(argument.name);
   for (const OutputSpec& output : contract_.outputs()) add(output.name);
+  for (const std::string& other : others) add(other);
   return names;
 }
 
-std::size_t Facts::find(const Reference& reference) {
-  const Fact fact = fact_of(reference);
+std::size_t Facts::find(const Reference& reference, const std::vector<std::string>& others) {
+  const Fact fact = fact_of(reference, others);
   const auto found = std::find(facts_.begin(), facts_.end(), fact);
   if (found != facts_.end()) return static_cast<std::size_t>(found - facts_.begin());
   facts_.push_back(fact);
   return facts_.size() - 1;
 }
 
-Fact Facts::fact_of(const Reference& reference) const {
+Fact Facts::fact_of(const Reference& reference, const std::vector<std::string>& others) const {
   if (reference.name == "device") {
     constexpr std::array<std::pair<std::string_view, Kind>, 4> kFacts{
         {{"multiprocessors", Kind::multiprocessors},
@@ -107,7 +108,7 @@ Fact Facts::fact_of(const Reference& reference) const {
   }
   if (const auto tensor = tensor_named(reference.name)) return property(*tensor, reference);
   if (!reference.property.empty()) {
-    throw Error("there is no tensor " + reference.name + "; there are " + known());
+    throw Error("there is no tensor " + reference.name + "; there are " + known(others));
   }
   if (const std::optional<Fact> size = size_named(reference.name)) return *size;
   for (std::size_t i = 0; i < contract_.arguments().size(); ++i) {
@@ -119,7 +120,7 @@ Fact Facts::fact_of(const Reference& reference) const {
     if (std::holds_alternative<EnumerationSpec>(scalar)) return {Kind::word, i};
     throw Error(reference.name + " is no whole number, so no expression can hold it");
   }
-  throw Error("there is no " + reference.name + "; there are " + known());
+  throw Error("there is no " + reference.name + "; there are " + known(others));
 }
 
 std::optional<Fact> Facts::size_named(const std::string& name) const {

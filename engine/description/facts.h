@@ -53,8 +53,9 @@ class Facts {
   explicit Facts(const Contract& contract) : contract_(contract) {}
 
   /// The position of the fact that a reference means. Throws Error with a sentence if there is none
-  /// or if a size is bound by optional arguments alone.
-  std::size_t find(const Reference& reference);
+  /// or if a size is bound by optional arguments alone; `others` are further names for that
+  /// sentence.
+  std::size_t find(const Reference& reference, const std::vector<std::string>& others);
 
   /// Of a word that the reference may be compared with. Throws Error if it can never be that.
   std::int64_t number_of_word(const Reference& reference, const std::string& word) const;
@@ -64,13 +65,13 @@ class Facts {
   const TensorSpec& spec(std::size_t tensor) const;
 
   /// Names for a sentence that says what there is.
-  std::string known() const;
+  std::string known(const std::vector<std::string>& others) const;
 
   std::size_t size() const { return facts_.size(); }
   void evaluate(const Call& call, const DeviceFacts& device, std::int64_t* values) const;
 
  private:
-  Fact fact_of(const Reference& reference) const;
+  Fact fact_of(const Reference& reference, const std::vector<std::string>& others) const;
   std::optional<Fact> size_named(const std::string& name) const;
   Fact property(std::size_t tensor, const Reference& reference) const;
 

@@ -32,14 +32,9 @@ std::size_t Geometry::slot_of(const Reference& reference) {
       if (lets_[i].name == reference.name) return kMaxFacts + i;
     }
   }
-  std::size_t slot = 0;
-  try {
-    slot = facts_.find(reference);
-  } catch (const Error& error) {
-    std::string lets;
-    for (const Value& let : lets_) lets += ", " + let.name;
-    throw Error(error.what() + lets);
-  }
+  std::vector<std::string> lets;
+  for (const Value& let : lets_) lets.push_back(let.name);
+  const std::size_t slot = facts_.find(reference, lets);
   if (slot >= kMaxFacts) throw Error("a description asks for at most 96 facts");
   return slot;
 }

@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kTick = 2'000'000'000;  // The coarsest clock of a file system here.
+constexpr std::string_view kDescription = "description.txt";
 constexpr std::uintmax_t kMaxBytes = 1 << 20;
 
 std::int64_t nanoseconds(const timespec& time) {
@@ -110,7 +111,8 @@ std::unique_ptr<Watched::Version> Watched::look(Sources& sources) const {
   const std::optional<std::string> text = read_file(description);
   if (!text) {
     throw Error("'" + origin_ + "' holds no " + file_ +
-                "; `truefuse new` writes a folder that does");
+                (file_ == kDescription ? "; `truefuse new` writes a folder that does"
+                                       : ", which the description names as its backward"));
   }
   sources.text = *text;
   std::vector<std::string> names;

@@ -2,6 +2,7 @@
 
 #include "truefuse/device/block.h"
 #include "truefuse/device/index.h"
+#include "truefuse/device/math.h"
 #include "truefuse/device/types.h"
 
 // Exchange between the lanes of a wave. A subgroup is a run of W consecutive lanes; W is a power of
@@ -106,13 +107,55 @@ TF_DEVICE T shuffle(T value, int source TF_SITE) {
   return detail::shuffle<detail::Exchange::index, W>(value, source TF_PASS_SITE);
 }
 
+namespace detail {
+
+struct Sum {
+  template <class T>
+  static TF_DEVICE T of(T a, T b) {
+    return a + b;
+  }
+};
+
+struct Max {
+  template <class T>
+  static TF_DEVICE T of(T a, T b) {
+    return max(a, b);
+  }
+};
+
+template <class Combined, int W, class T>
+TF_DEVICE T subgroup(T value TF_SITE) {
+  TF_UNROLL for (int mask = W / 2; mask > 0; mask /= 2) {
+    value = Combined::of(value, shuffle_xor<W>(value, mask TF_PASS_SITE));
+  }
+  return value;
+}
+
+template <class Combined, class T>
+TF_DEVICE T block(T value TF_SITE) {
+  TF_SHARED(T, partial, 1024 / TF_WAVE);
+  value = subgroup<Combined, TF_WAVE>(value TF_PASS_SITE);
+  if (lane() == 0) partial[wave()] = value;
+  block_sync(TF_PASS_SITE_ONLY);
+  const u32 waves = block_threads() / TF_WAVE;
+  T all = partial[0];
+  for (u32 i = 1; i < waves; ++i) all = Combined::of(all, partial[i]);
+  block_sync(TF_PASS_SITE_ONLY);  // The next call writes the same memory.
+  return all;
+}
+
+}  // namespace detail
+
 /// The sum over the subgroup, the same bits in each of its lanes and in every run.
 template <int W, class T>
 TF_DEVICE T subgroup_sum(T value TF_SITE) {
-  TF_UNROLL for (int mask = W / 2; mask > 0; mask /= 2) {
-    value += shuffle_xor<W>(value, mask TF_PASS_SITE);
-  }
-  return value;
+  return detail::subgroup<detail::Sum, W>(value TF_PASS_SITE);
+}
+
+/// The largest value of the subgroup, by tf::max: a NaN counts only where all are NaN.
+template <int W, class T>
+TF_DEVICE T subgroup_max(T value TF_SITE) {
+  return detail::subgroup<detail::Max, W>(value TF_PASS_SITE);
 }
 
 /// The sum over the block, the same bits in each thread and in every run; waves of 32 and of 64 may
@@ -120,15 +163,14 @@ TF_DEVICE T subgroup_sum(T value TF_SITE) {
 /// two barriers: shared memory written before the call can be read after it.
 template <class T>
 TF_DEVICE T block_sum(T value TF_SITE) {
-  TF_SHARED(T, partial, 1024 / TF_WAVE);
-  value = subgroup_sum<TF_WAVE>(value TF_PASS_SITE);
-  if (lane() == 0) partial[wave()] = value;
-  block_sync(TF_PASS_SITE_ONLY);
-  const u32 waves = block_threads() / TF_WAVE;
-  T sum = partial[0];
-  for (u32 i = 1; i < waves; ++i) sum += partial[i];
-  block_sync(TF_PASS_SITE_ONLY);  // The next call writes the same memory.
-  return sum;
+  return detail::block<detail::Sum>(value TF_PASS_SITE);
+}
+
+/// The largest value of the block, by tf::max: a NaN counts only where all are NaN. Called as
+/// block_sum is.
+template <class T>
+TF_DEVICE T block_max(T value TF_SITE) {
+  return detail::block<detail::Max>(value TF_PASS_SITE);
 }
 
 }  // namespace tf

@@ -144,7 +144,10 @@ class ExpressionParser {
     }
     constexpr std::string_view kWhat = "a number, a name, a function or '('";
     if (scanner_.peek_word().empty()) {
-      return result_.add(Kind::number, scanner_.integer(kWhat));
+      const std::size_t place = scanner_.position();
+      const std::int64_t number = scanner_.integer(kWhat);
+      if (scanner_.next_is(".")) scanner_.fail(place, "an expression has whole numbers only");
+      return result_.add(Kind::number, number);
     }
     return named(kWhat);
   }

@@ -94,9 +94,17 @@ class Ruler:
             "binade",
             f"{got.binade_max[worst]:.3g} ulp",
             f"at most {bound[worst]:.3g} ulp where |result| is in 2^{exponent} "
-            f"(eager: {self.eager.binade_max[worst]:.3g})",
+            f"({self._measures(worst)})",
             place,
         )
+
+    def _measures(self, binade: int) -> str:
+        """What the bound comes from; for half types that is not eager."""
+        figures = {"yardstick": self.yardstick, "eager": self.eager}
+        texts = {name: f"{one.binade_max[binade]:.3g}" for name, one in figures.items()}
+        if texts["yardstick"] == texts["eager"]:
+            del texts["yardstick"]
+        return ", ".join(f"{name}: {text}" for name, text in texts.items())
 
     def _row(self, got: Summary) -> Violation | None:
         if not got.row_max.numel():

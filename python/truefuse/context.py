@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +64,10 @@ class Context:
     def inputs(self, size: Size, dtype: torch.dtype, kind: str, *labels: object) -> Inputs:
         generator = self.generator(size, dtype, kind, *labels)
         return self.case.make_inputs(size, dtype, self.device, generator, kind)
+
+    def running(self) -> AbstractContextManager[Any]:
+        """Around whatever runs the candidate outside of its call, as autograd does."""
+        return nullcontext()
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":

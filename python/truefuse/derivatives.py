@@ -94,6 +94,49 @@ def passes(
         yield {f"gradient of {name}": tensor for name, tensor in zip(wanted, found, strict=True)}
 
 
+def has_second(
+    function: Callable[..., Any],
+    inputs: Inputs,
+    mode: Mode,
+    wanted: Sequence[str],
+    sent: tuple[Tensor, ...],
+) -> bool:
+    """Whether the gradients themselves change with any of the inputs; those of a linear function and of
+    a piecewise linear one do not. True too where the function cannot be differentiated twice."""
+    with torch.enable_grad():
+        leaves = {name: inputs[name].detach().requires_grad_() for name in wanted}
+        outputs = as_tuple(function(*(inputs | leaves).values(), **mode))
+        floating = [out for out in outputs if is_floating(out)]
+        pairs = [(o, g) for o, g in zip(floating, sent, strict=True) if o.requires_grad]
+        ends, given = zip(*pairs, strict=True)
+        options = {"create_graph": True, "allow_unused": True}
+        first = torch.autograd.grad(ends, [*leaves.values()], given, **options)
+        # A plain sum of gradients is constant where they cancel, as those of a softmax do.
+        weighted = [(t * t.detach()).sum() for t in first if t is not None and t.requires_grad]
+        if not weighted:
+            return False
+        try:
+            second = torch.autograd.grad(sum(weighted), [*leaves.values()], allow_unused=True)
+        except RuntimeError:
+            return True
+    return any(t is not None and bool(t.ne(0).any()) for t in second)
+
+
+def of_candidate(
+    context: Context,
+    inputs: Inputs,
+    mode: Mode,
+    wanted: Sequence[str],
+    gradient: tuple[Tensor, ...] | Callable[[tuple[Tensor, ...]], Tensor],
+    create_graph: bool = False,
+) -> Results:
+    """As `gradients`; the candidate's backward runs where its forward does."""
+    with context.running():
+        found = gradients(context.case.candidate, inputs, mode, wanted, gradient, create_graph)
+    context.synchronize()
+    return found
+
+
 def yardstick(
     context: Context, inputs: Inputs, mode: Mode, wanted: Sequence[str], sent: tuple[Tensor, ...]
 ) -> Results:

@@ -266,9 +266,10 @@ class _Shape:
     def _clocks_agree(self, batch: int) -> None:
         share, seconds = CLOCKS_AGREE[self.context.device.type]
         for name in (CANDIDATE, AGAIN):
-            first, second = (
-                stats.median([pair[side] for pair in self.clocks[name]]) for side in (0, 1)
-            )
+            # A busy machine stops the process between the two clocks now and then; work that one of
+            # them does not see is missing in every sample.
+            pairs = sorted(self.clocks[name], key=lambda pair: pair[0] - pair[1])
+            first, second = pairs[len(pairs) // 2]
             if not abs(first - second) <= share * max(first, second) + seconds:
                 raise Refuted(
                     "clocks-disagree",

@@ -19,12 +19,22 @@ from torch import Tensor
 from truefuse import environment, gates, simulate_orders
 from truefuse.case import Case
 from truefuse.context import Context
-from truefuse.gates import contract, edges, numerics, outputs, special
+from truefuse.gates import contract, edges, gradients, numerics, outputs, special, training
 from truefuse.report import Report
 from truefuse.simulate import ARCHS, Device, Simulated, prepare
-from truefuse.verdict import Result, combine
+from truefuse.verdict import Result, Status, combine
 
-GATES: tuple[ModuleType, ...] = (contract, outputs, edges, simulate_orders, special, numerics)
+COMPILE = "compile"
+GATES: tuple[ModuleType, ...] = (
+    contract,
+    outputs,
+    edges,
+    simulate_orders,
+    special,
+    numerics,
+    training,
+    gradients,
+)
 
 
 @dataclass
@@ -33,6 +43,9 @@ class SimulatedContext(Context):
 
     simulated: Device = field(default_factory=Device)
     original: Callable[..., Any] | None = None  # the candidate as the case has it
+
+    def running(self) -> Simulated:
+        return Simulated(self.simulated)
 
     def replay(self, gate: str | None = None) -> str:
         command = f"truefuse check {self.target} --device {self.simulated.arch} --seed {self.seed}"
@@ -84,12 +97,15 @@ def run(
     on_step: Callable[[str], None] = lambda name: None,
 ) -> Report:
     """As `check.run`, without measuring."""
+    results: list[Result] = []
     # A few gates call a few variants, compiled when called.
     if context.case.operator and context.case.uses_shipped_variants and not only:
-        on_step("compile")
-        prepare(context.case.operator, context.simulated)
-    results: list[Result] = []
-    for gate in GATES:
+        on_step(COMPILE)
+        failure = _does_not_compile(context)
+        if failure:
+            results.append(failure)
+            on_result(failure)
+    for gate in () if results else GATES:
         if not only or gate.NAME in only:
             on_step(gate.NAME)
             results.append(gates.run_one(gate, context))
@@ -103,3 +119,20 @@ def run(
         results=results,
         environment=environment.describe(context.device),
     )
+
+
+def _does_not_compile(context: SimulatedContext) -> Result | None:
+    """Every variant ahead; the compiler's words, if it does not take one."""
+    try:
+        prepare(context.case.operator, context.simulated)
+    except RuntimeError as error:
+        return Result(
+            COMPILE,
+            Status.FAIL,
+            "kernel-does-not-compile",
+            str(error),
+            expected="a kernel that compiles",
+            seed=context.seed,
+            replay=context.replay(),
+        )
+    return None

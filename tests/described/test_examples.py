@@ -10,7 +10,10 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 import truefuse
+from truefuse import case as cases
 from truefuse import simulate
+from truefuse.context import Context
+from truefuse.gates import special
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "operators"
 WAVES = [("sim:wave32", torch.float32), ("sim:wave64", torch.bfloat16)]
@@ -133,3 +136,18 @@ def test_add_rms_norm(copies, arch, dtype, form, rounding):
         other = {**mode, "sum_rounding": "before" if rounding == "after" else "after"}
         out = copies["add_rms_norm"](x, residual.clone(), weight, **other)
         assert bool(((out.double() - want).abs() > bound * want.abs()).any())
+
+
+@pytest.mark.parametrize("name", ["add_rms_norm", "bias_gelu", "swish"])
+def test_the_special_gate_proves_itself_on_it(name):
+    """In every dtype, bfloat16 with its few subnormal numbers included."""
+    case = cases.load(str(EXAMPLES / name))
+    assert special.self_test(Context(case, torch.device("cpu"), 1)) == []
+
+
+def test_what_is_flushed_is_further_off_than_the_special_gate_allows():
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        info = torch.finfo(dtype)
+        subnormal = [abs(v) for v in special.special_values(dtype) if 0 < abs(v) < info.tiny]
+        furthest = max(subnormal) / (info.tiny * info.eps)
+        assert furthest > 2 * max(special.ALLOWED_ULPS.values()), dtype

@@ -143,7 +143,18 @@ def test_texts_are_replaced(text, functions):
 
 MISTAKES = {
     "schema and contract disagree": (
-        "scale(Tensor x, *,", "scale(Tensor y, *,", r"scale/description:3: .*differ in the arguments"),
+        "scale(Tensor x, *,", "scale(Tensor y, *,",
+        r"scale/description:3: .* differ: where the schema has y the contract has x"),
+    "an argument that the schema does not have": (
+        ", bool square)", ")", r"scale/description:3: .* differ: the schema has no square"),
+    "an argument that the contract does not have": (
+        "bool square)", "bool square, int more)", r"scale/description:3: .*contract says nothing of more"),
+    "an argument of another type": (
+        "float alpha", "int alpha", r"scale/description:3: .*alpha is int in the schema; .* it must be float"),
+    "an optional argument in the schema alone": (
+        "scale(Tensor x", "scale(Tensor? x", r"scale/description:3: .*x is not optional in the contract"),
+    "an argument written in the schema alone": (
+        "scale(Tensor x", "scale(Tensor(a!) x", r"scale/description:3: .*x is written in the schema"),
     "a schema that PyTorch cannot read": ("-> Tensor\n", "-> Tensr\n", r"scale/description:3: "),
     "an output that the schema does not have": ("-> Tensor\n", "-> (Tensor, Tensor)\n", r"scale/description:3: .*outputs"),
     "an unbound size": ("block = 64", "block = width", r"scale/description:\d+: there is no width"),
@@ -166,6 +177,15 @@ def test_a_mistake_registers_nothing(text, functions, mistake):
     assert not hasattr(getattr(torch.ops, namespace_of(text)), "scale")
     right = truefuse.load(text + CPU + BACKWARD, kernel=KERNEL, functions=functions)
     assert torch.equal(right(torch.ones(3), alpha=2.0, square=False), torch.full((3,), 2.0))
+
+
+def test_a_backward_file_that_is_not_there_is_named(folder):
+    description = folder / "description.txt"
+    description.write_text(description.read_text().replace(BACKWARD, "backward: back.txt\n"))
+    with pytest.raises(
+        RuntimeError, match=r"no back\.txt, which the description names as its back"
+    ):
+        truefuse.load(folder)
 
 
 def test_a_backward_whose_name_is_taken_registers_nothing(text, functions):

@@ -91,6 +91,60 @@ def test_check_accepts_it_and_rejects_a_fault(tmp_path):
     assert done.returncode == 1, done.stdout + done.stderr
 
 
+def test_a_kernel_that_does_not_compile_is_a_verdict_with_its_line(tmp_path):
+    folder = new(tmp_path, "blank", "mistyped")
+    kernel = folder / "kernel.hip"
+    kernel.write_text(kernel.read_text().replace("x[i]", "z[i]"))
+    done = check(folder, "--device", "sim:wave64")
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 1 and "✗ compile" in said and "out[i] = z[i];" in said
+    assert "mistyped/kernel.hip:" in said and "✗ edges" not in said
+
+
+BACKWARD_TEXT = """operator: my_ops::NAME_backward
+summary:  the gradient
+schema:   NAME_backward(Tensor grad_out, Tensor x, *, bool x_wanted) -> Tensor
+contract:
+  grad_out: f32 [shape..] contiguous;
+  x: f32 [shape..] contiguous;
+  x_wanted: bool
+  -> grad_x: f32 [shape..] contiguous if x_wanted
+kernel:   kernel.hip
+let:      count = grad_x.elements
+launch:   back
+  grid  = ceil_div(count, 256)
+  block = 256
+reference: reference
+"""
+BACKWARD_KERNEL = """
+TF_KERNEL(256) void back(float* grad_x, const float* grad_out, tf::i64 count) {
+  const tf::i64 i = tf::i64(tf::block_x()) * 256 + tf::thread_x();
+  if (i < count) grad_x[i] = FACTOR * grad_out[i];
+}
+"""
+
+
+@pytest.mark.parametrize(("factor", "status"), [("1", 0), ("1.01f", 1)])
+def test_a_backward_kernel_is_judged_on_the_simulated_device(tmp_path, factor, status):
+    """Also where the CPU has a function of its own, whose gradient is right."""
+    folder = new(tmp_path, "blank", f"backward_{status}")
+    description, kernel, case = (
+        folder / name for name in ("description.txt", "kernel.hip", "case.py")
+    )
+    description.write_text(description.read_text() + "backward: backward.txt\ncpu: eager\n")
+    text = BACKWARD_TEXT.replace("NAME", folder.name) + "cpu: first\n"
+    (folder / "backward.txt").write_text(text)
+    kernel.write_text(kernel.read_text() + BACKWARD_KERNEL.replace("FACTOR", factor))
+    case.write_text(
+        case.read_text().replace("case = Case(", "case = Case(\n    gradients=('x',),")
+        + "\n\ndef first(grad, x, **wanted):\n    return grad.clone()\n"
+    )
+    done = check(folder, "--device", "sim:wave64")
+    assert done.returncode == status, done.stdout + done.stderr
+    if status:
+        assert "gradient of x is wrong" in " ".join(done.stdout.split())
+
+
 def test_a_simulated_cpu_path_is_never_timed(tmp_path):
     folder = new(tmp_path, "blank", "timed")
     done = check(folder)

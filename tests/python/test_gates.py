@@ -276,7 +276,13 @@ def test_reference_that_is_blind_makes_numerics_unknown(small):
     case = replace(small.case, faults={"no mistake at all": lambda inputs, mode: (inputs, mode)})
     found = run(replace(small, case=case), "numerics")
     assert (found.status, found.reason) == (Status.UNKNOWN, "self-test-failed")
-    assert "no mistake at all" in found.got
+    assert "'no mistake at all'" in found.got and "which changes no result" in found.got
+
+
+def test_a_baseline_that_is_not_the_reference_is_named(small):
+    case = replace(small.case, reference=lambda x, bias, approximate: x + bias)
+    found = run(replace(small, case=case), "edges")
+    assert "the baseline 'eager'" in found.got and "where mathematics has" in found.got
 
 
 def test_without_a_contract_nothing_is_known(small):

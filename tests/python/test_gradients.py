@@ -225,6 +225,20 @@ def test_twice_may_not_be_silent(trained):
     ), found
 
 
+@pytest.mark.parametrize(
+    ("function", "has"),
+    [
+        (lambda x: x - x.mean(-1, keepdim=True), False),
+        (lambda x: torch.nn.functional.leaky_relu(x, 0.125), False),
+        (lambda x: x * x, True),
+        (lambda x: torch.softmax(x, -1), True),  # whose gradients sum to zero
+    ],
+)
+def test_only_what_is_curved_has_a_second_derivative(function, has):
+    x, sent = torch.randn((2, 3, 5), dtype=torch.float64)
+    assert derivatives.has_second(function, {"x": x}, {}, ("x",), (sent,)) is has
+
+
 def test_layouts_of_an_incoming_gradient_hold_the_same_values():
     gradient = torch.randn(3, 4)
     made = derivatives.layouts(gradient)

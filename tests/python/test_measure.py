@@ -55,6 +55,22 @@ def test_clocks_that_disagree(context, monkeypatch):
     assert refuted.value.reason == "clocks-disagree"
 
 
+def clocks_agree(context, pairs):
+    shape = measure._Shape.__new__(measure._Shape)
+    shape.context, shape.size = context, (1,)
+    shape.clocks = {measure.CANDIDATE: pairs, measure.AGAIN: pairs}
+    shape._clocks_agree(1)
+
+
+def test_a_process_that_is_stopped_between_the_clocks_now_and_then_is_believed(context):
+    seconds = [0.1 + 0.002 * number for number in range(30)]
+    stopped = [(one + (0.08 if number % 5 < 2 else 0), one) for number, one in enumerate(seconds)]
+    clocks_agree(context, stopped)
+    for share in (0.96, 1.04):
+        with pytest.raises(Refuted):
+            clocks_agree(context, [(one * share, one) for one in seconds])
+
+
 @pytest.mark.parametrize(
     ("share", "ratio", "gain"), [(0.05, 1.3, 1.0117), (1.0, 2.0, 2.0), (0.5, 1.0, 1.0)]
 )

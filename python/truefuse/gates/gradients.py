@@ -77,13 +77,9 @@ def _sent(context: Context, one: Trial) -> tuple[torch.Tensor, ...]:
 
 
 def _candidate(context: Context, one: Trial) -> dict[str, torch.Tensor]:
-    case = context.case
+    wanted = context.case.gradients
     try:
-        found = derivatives.gradients(
-            case.candidate, one.inputs, one.mode, case.gradients, _sent(context, one)
-        )
-        context.synchronize()
-        return found
+        return derivatives.of_candidate(context, one.inputs, one.mode, wanted, _sent(context, one))
     except Exception as error:
         raise CandidateRaised(
             f"{type(error).__name__}: {error} [gradient of {one.describe()}]"

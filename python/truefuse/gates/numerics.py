@@ -50,18 +50,26 @@ def self_test(context: Context, group: list[Trial]) -> list[str]:
         if complaints:
             faults.append(f"turned away mathematics rounded once ({one.label}): {complaints[0]}")
     for name, alter in context.case.faults.items():
-        if not any(_altered(context, one, alter) for one in group):
-            faults.append(f"did not catch '{name}' ({group[0].label})")
+        seen = [_altered(context, one, alter) for one in group]
+        if not any(caught for _, caught in seen):
+            differs = any(differs for differs, _ in seen)
+            nothing = "" if differs else ", which changes no result: mend it in the case's `faults`"
+            faults.append(f"did not catch '{name}' ({group[0].label}){nothing}")
     for name, results in spoilt(group[0].right()).items():
         if not group[0].violations(results):
             faults.append(f"did not catch '{name}' ({group[0].label})")
     return faults
 
 
-def _altered(context: Context, one: Trial, alter: Any) -> bool:
+def _altered(context: Context, one: Trial, alter: Any) -> tuple[bool, bool]:
+    """(the mistake changes a result, it is caught)."""
     inputs, mode = alter(one.inputs, one.mode)
     wrong = context.reference(inputs, mode)
-    return bool(one.violations({name: value.rounded for name, value in wrong.items()}))
+    differs = any(
+        not torch.equal(wrong[name].high, ruler.reference.high)
+        for name, ruler in one.rulers.items()
+    )
+    return differs, bool(one.violations({name: value.rounded for name, value in wrong.items()}))
 
 
 def run(context: Context) -> Result:

@@ -18,6 +18,11 @@ class Complaint:
     expected: str = ""
     got: str = ""
 
+    def text(self) -> str:
+        """All of it in one line; checks may have named the place in `what` already."""
+        rest = (part for part in (self.where, self.got) if part and part not in self.what)
+        return ", ".join((self.what, *rest))
+
 
 Check = Callable[[Context], "Complaint | None"]
 
@@ -71,11 +76,12 @@ def unproven(
             faults.append(f"did not catch {name}")
     try:
         found = check(with_candidate(small, small.good))
-        complaint = f"{found.what} {found.where}" if found else ""
+        complaint = found.text() if found else ""
     except CandidateRaised as error:
         complaint = str(error)
     if complaint:
-        faults.append(f"turned away a good candidate: {complaint}")
+        name = next(iter(context.case.baselines))
+        faults.append(f"turned away a good candidate, the baseline '{name}': {complaint}")
     return self_test_failed(gate, faults) if faults else None
 
 

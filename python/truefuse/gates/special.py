@@ -67,13 +67,9 @@ class Tried:
     def results(self, context: Context) -> Results:
         if not self.what:
             return context.candidate(self.inputs, self.mode)
-        case, sent = context.case, _ones(context, self.inputs, self.mode)
+        wanted, sent = context.case.gradients, _ones(context, self.inputs, self.mode)
         try:
-            found = derivatives.gradients(
-                case.candidate, self.inputs, self.mode, case.gradients, sent
-            )
-            context.synchronize()
-            return found
+            return derivatives.of_candidate(context, self.inputs, self.mode, wanted, sent)
         except Exception as error:
             where = f"gradient of {describe(self.inputs, self.mode)}"
             raise CandidateRaised(f"{type(error).__name__}: {error} [{where}]") from error
@@ -113,7 +109,9 @@ def _judge(context: Context, tried: list[tuple[Tried, Results]]) -> Result | Non
         if complaint:
             expected, got, value = complaint
             dtype = short(one.inputs[one.name].dtype)
-            where = f"{one.name}={value!r}, {dtype} {mode_name(one.mode)}"
+            others = sum(is_floating(tensor) for tensor in one.inputs.values()) > 1
+            beside = f" beside {one.rest:g}" if others else ""
+            where = f"{one.name}={value!r}{beside}, {dtype} {mode_name(one.mode)}"
             return Result(
                 NAME,
                 Status.FAIL,

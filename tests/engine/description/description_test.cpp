@@ -152,6 +152,10 @@ TEST(Description, errors_of_the_text_have_a_place) {
        "hidden, x, y, alpha, form, times, out, wide, vector.\n    block = 64 + colums\n            "
        "     ^"},
       {"x.bytes", "x.byte", "mine/description.txt:15: a tensor has no byte;"},
+      {"block = 64", "block = 64 * alpha",
+       "mine/description.txt:23: alpha is no whole number, so no expression can hold it.\n"},
+      {"block = 64", "block = 0.5 * hidden",
+       "mine/description.txt:23: an expression has whole numbers only.\n"},
       {"form == \"#odd\"", "form == \"odd\"",
        "mine/description.txt:20: the contract gives form no value \"odd\""},
       {"  TF_ODD = ", "  ODD = ", "mine/description.txt:20: a constant's name begins with TF_"},

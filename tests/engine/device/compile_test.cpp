@@ -55,6 +55,7 @@ TF_KERNEL(1024) void lanes(const float* x, float* y, double* d) {
   dynamic[tf::thread_x()] = x[tf::thread_linear() + tf::grid_dim_x() * tf::block_y()];
   tf::block_sync();
   float v = tf::block_sum(dynamic[tf::thread_x() ^ 1]);
+  v += tf::block_max(v) + tf::subgroup_max<8>(v);
   v += tf::shuffle_down<16>(v, 3) + tf::shuffle<TF_WAVE>(v, 5) + tf::shuffle_xor<8>(v, 1);
   if (tf::lane() < 8) fixed[tf::lane()] = v;
   tf::block_sync();
@@ -136,8 +137,8 @@ TEST_P(DeviceHeaders, CompileWithoutHiddenCosts) {
     const std::vector<jit::Resources> kernels = jit::resources_of(object.code, object.log);
     EXPECT_EQ(kernels.size(), 8u);
     for (const jit::Resources& kernel : kernels) {
-      // Eight doubles, and one float for each wave of a block_sum.
-      int shared = kernel.kernel == "lanes" ? 8 * 8 + 4 * 1024 / wave : 0;
+      // Eight doubles, and one float for each wave of a block_sum and of a block_max.
+      int shared = kernel.kernel == "lanes" ? 8 * 8 + 2 * 4 * 1024 / wave : 0;
       if (kernel.kernel == "atomics") shared = 16;
       EXPECT_EQ(kernel.shared_bytes, shared) << kernel.kernel;
       EXPECT_LE(kernel.scratch_bytes, 0) << kernel.kernel;

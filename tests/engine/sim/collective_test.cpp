@@ -1,7 +1,9 @@
 // Votes, shuffles and atomics give what their definitions say, at both wave sizes, in every order.
 
 #include <bit>
+#include <cmath>
 #include <gtest/gtest.h>
+#include <limits>
 #include <numeric>
 
 #include "planted.h"
@@ -53,6 +55,45 @@ TEST_P(Collectives, VotesAreThoseOfTheOwnSubgroup) {
       EXPECT_EQ(y[t * 6 + 3], t / 4 * 4 + 3 < 98) << t;
       EXPECT_EQ(y[t * 6 + 4], t % 16 < 3 ? t : t - 3) << t;
       EXPECT_EQ(y[t * 6 + 5], 1u) << "lanes that have returned have no vote";
+    }
+  }
+}
+
+const std::string kMaxima = R"(
+TF_KERNEL(192) void maxima(const float* x, float* y) {
+  const tf::u32 t = tf::thread_x();
+  y[t] = tf::block_max(x[t]);
+  y[192 + t] = tf::subgroup_max<16>(x[t]);
+}
+)";
+
+TEST_P(Collectives, MaximaAreThoseOfAllLanesAndPassOverNaN) {
+  std::vector<float> x(192);
+  for (std::uint32_t t = 0; t < 192; ++t) x[t] = -1.0f - static_cast<float>(t * 37 % 192);
+  x[0] = std::numeric_limits<float>::quiet_NaN();
+  for (std::uint32_t t = 16; t < 32; ++t) x[t] = x[0];
+  for (const std::uint32_t largest : {1u, 70u, 191u}) {
+    std::vector<float> given = x;
+    given[largest] = -0.5f;
+    SimLaunch launch{"maxima", {1, 1, 1}, {192, 1, 1}, 0, {}};
+    launch.parameters.add_pointer(0).add_pointer(1);
+    for (const SimOrder order : kOrders) {
+      const SimOutcome outcome =
+          run(executable(kMaxima, GetParam(), {"none"}), launch,
+              {buffer_of(given), buffer_of(std::vector<float>(2 * 192))}, all_in(order));
+      ASSERT_FALSE(outcome.fault) << describe(outcome);
+      const auto y = values_of<float>(outcome.buffers[1]);
+      for (std::uint32_t t = 0; t < 192; ++t) {
+        EXPECT_EQ(y[t], -0.5f) << t;
+        const auto first = given.begin() + t / 16 * 16;
+        const float want = std::accumulate(first, first + 16, x[0],
+                                           [](float a, float b) { return std::fmax(a, b); });
+        if (t / 16 == 1) {
+          EXPECT_TRUE(std::isnan(y[192 + t])) << "nothing but NaN";
+        } else {
+          EXPECT_EQ(y[192 + t], want) << t;
+        }
+      }
     }
   }
 }

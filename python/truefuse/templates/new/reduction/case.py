@@ -43,6 +43,7 @@ case = Case(
     reference=reference,
     make_inputs=make_inputs,
     dtypes=(torch.float32, torch.bfloat16, torch.float16),
+    gradients=("x",),
     faults={
         "the last column left out": one_less
     },  # plausible mistakes, which the gate has to catch

@@ -28,6 +28,11 @@ def scale(x: Tensor) -> Tensor:
     return x.abs() + x.abs().mean(-1, keepdim=True)
 
 
+def gradient_scale(grad: Tensor, x: Tensor) -> Tensor:
+    """As `scale`, of the gradient of x."""
+    return scale(grad)
+
+
 def make_inputs(
     size: Size, dtype: torch.dtype, device: torch.device, generator: torch.Generator, kind: str
 ) -> Inputs:
@@ -45,7 +50,9 @@ case = Case(
     baselines={"eager": eager},
     reference=reference,
     scale=scale,
+    gradient_scale=gradient_scale,
     make_inputs=make_inputs,
     dtypes=(torch.float32, torch.bfloat16, torch.float16),
+    gradients=("x",),
     faults={"a slope left in": without_mean},  # plausible mistakes, which the gate has to catch
 )
