@@ -140,7 +140,8 @@ class Reader {
   std::size_t arrow_of(const Entry& entry) const {
     const std::size_t arrow = file_.text.find("->", entry.begin);
     if (arrow < entry.end) return arrow;
-    file_.fail(entry.begin, "a plan is a C++ file and the values that it gives: plan.cpp -> splits");
+    file_.fail(entry.begin,
+               "a plan is a C++ file and the values that it gives: plan.cpp -> splits");
   }
 
   /// The function is compiled once the texts are known to fit.

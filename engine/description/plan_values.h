@@ -17,7 +17,8 @@ class PlanValues {
 
   /// `file` is the function's in errors, `numbers` what it may ask for by name: slots of values.
   PlanValues(std::string op, std::string file, std::vector<std::string> names,
-             std::vector<std::pair<std::string, std::size_t>> numbers, host::abi::Function& function)
+             std::vector<std::pair<std::string, std::size_t>> numbers,
+             host::abi::Function& function)
       : op_(std::move(op)),
         file_(std::move(file)),
         names_(std::move(names)),

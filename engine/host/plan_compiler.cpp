@@ -51,8 +51,10 @@ jit::Program PlanCompiler::preprocessed(jit::Program program) const {
   const jit::TemporaryDirectory directory;
   const std::string source = jit::write_program(program, directory.path(), ".cpp");
   try {
-    // Relative names: the text must not say where the directory is.
-    const auto result = run(program, with(kArguments, {"-I.", "-E", source}), directory.path());
+    // Relative names: the text must not say where the directory is. Without -MMD, a header that is
+    // not there is only a warning where DEPENDENCIES_OUTPUT is set.
+    const auto arguments = with(kArguments, {"-I.", "-MMD", "-MF", "/dev/null", "-E", source});
+    const jit::ProcessResult result = run(program, arguments, directory.path());
     program.headers[kPreprocessed] = result.output;
   } catch (const Error& error) {
     throw Error(jit::on_one_screen(program, error.what()));
@@ -64,8 +66,7 @@ jit::CodeObject PlanCompiler::compile(const jit::Program& program, std::string_v
                                       const std::vector<std::string>& options) {
   if (const std::string reason = refusal(arch); !reason.empty()) throw Error(reason);
   const jit::TemporaryDirectory directory;
-  const jit::Program alone{
-      "plan.ii", program.headers.find(kPreprocessed)->second, {}};
+  const jit::Program alone{"plan.ii", program.headers.find(kPreprocessed)->second, {}};
   const std::string source = jit::write_program(alone, directory.path(), ".ii");
   std::vector<std::string> arguments = with(kArguments, options);
   // What is missing is missed here, in the linker's words, and not when it is loaded.

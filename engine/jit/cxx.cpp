@@ -60,9 +60,7 @@ const Cxx::Facts& Cxx::facts() const {
   return facts_;
 }
 
-std::string Cxx::version() const {
-  return facts().version.substr(0, facts().version.find('\n'));
-}
+std::string Cxx::version() const { return facts().version.substr(0, facts().version.find('\n')); }
 
 std::vector<std::pair<std::string, std::string>> Cxx::identity() const {
   std::vector<std::pair<std::string, std::string>> parts;

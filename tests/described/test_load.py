@@ -115,7 +115,9 @@ def planned(text):
 
 
 def blocks_of(scale):
-    with simulate.Simulated(simulate.Device("sim:wave64", ("none",), trace=True)) as simulated_calls:
+    with simulate.Simulated(
+        simulate.Device("sim:wave64", ("none",), trace=True)
+    ) as simulated_calls:
         x = torch.randn(10, 40)
         assert torch.equal(scale(x, alpha=0.5, square=False), 0.5 * x)
     return simulated_calls.calls[0]["launches"][0]["grid"][0]

@@ -226,7 +226,9 @@ def test_an_edited_kernel_is_what_runs(name, tmp_path):
 
     # What is wrong is said, and nothing older runs.
     kernel.write_text(text.replace(old, f"nothing_of_this_name; {old}"))
-    with pytest.raises(RuntimeError, match=rf"{name}/kernel\.hip:\d+: error: .*nothing_of_this_name"):
+    with pytest.raises(
+        RuntimeError, match=rf"{name}/kernel\.hip:\d+: error: .*nothing_of_this_name"
+    ):
         results_of(operator, case, inputs, mode)
     kernel.write_text(text)
     assert torch.equal(results_of(operator, case, inputs, mode)[0], before)

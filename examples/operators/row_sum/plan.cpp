@@ -2,18 +2,18 @@
 // are few, and pieces cost a second launch and memory in between; which is the least depends on the
 // last, perhaps almost empty round of blocks, so the candidates are tried in turn.
 
+#include "truefuse/host/plan.h"
+
 #include <algorithm>
 #include <cstdint>
-
-#include "truefuse/host/plan.h"
 
 namespace {
 
 constexpr std::int64_t kThreads = 256;
-constexpr std::int64_t kPiece = 2048;       // Elements that a block should have to itself at least.
-constexpr std::int64_t kBlock = 1024;       // What a block costs before it reads, in elements.
-constexpr std::int64_t kLaunch = 8192;      // And the second launch.
-constexpr std::int64_t kBlocksAtOnce = 8;   // Of these on a multiprocessor.
+constexpr std::int64_t kPiece = 2048;      // Elements that a block should have to itself at least.
+constexpr std::int64_t kBlock = 1024;      // What a block costs before it reads, in elements.
+constexpr std::int64_t kLaunch = 8192;     // And the second launch.
+constexpr std::int64_t kBlocksAtOnce = 8;  // Of these on a multiprocessor.
 constexpr std::int64_t kMostSplits = 64;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

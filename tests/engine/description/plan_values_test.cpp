@@ -15,8 +15,9 @@ using truefuse::testing::error_of;
 
 /// The text's grid and a constant come from a function.
 const std::string kPlanned = replaced(
-    replaced(replaced(kText, "let:\n", "plan: plan.cpp -> blocks, facts\nlet:\n  twice = 2 * blocks\n"),
-             "min(rows, 3)", "twice"),
+    replaced(
+        replaced(kText, "let:\n", "plan: plan.cpp -> blocks, facts\nlet:\n  twice = 2 * blocks\n"),
+        "min(rows, 3)", "twice"),
     "TF_VECTOR = vector", "TF_VECTOR = facts");
 
 const std::string kPlan = R"(#include "truefuse/host/plan.h"
@@ -110,8 +111,9 @@ TEST(PlanValues, errors_say_which_file_and_which_name) {
 
 TEST(PlanValues, a_block_that_no_device_has_is_refused) {
   const std::string text = replaced(kPlanned, "block = 64", "block = 64 * blocks");
-  EXPECT_NE(error_of([&] { planned(kPlan, text); }).find(
-                "the block of scale is 2048 in x; it must be from 1 to 1024"),
+  EXPECT_NE(error_of([&] {
+              planned(kPlan, text);
+            }).find("the block of scale is 2048 in x; it must be from 1 to 1024"),
             std::string::npos)
       << error_of([&] { planned(kPlan, text); });
 }

@@ -99,9 +99,8 @@ TEST(Watched, a_broken_edit_is_an_error_until_it_is_mended) {
 }
 
 /// A description whose grid comes from a C++ file, and that file.
-const std::string kPlannedText =
-    replaced(replaced(kText, "let:\n", "plan: plan.cpp -> blocks\nlet:\n"), "min(rows, 3)",
-             "blocks");
+const std::string kPlannedText = replaced(
+    replaced(kText, "let:\n", "plan: plan.cpp -> blocks\nlet:\n"), "min(rows, 3)", "blocks");
 
 std::string plan_of(const std::string& blocks) {
   return "#include \"truefuse/host/plan.h\"\n"
