@@ -175,7 +175,7 @@ class Values {
   Values(abi::Value* values, std::size_t count) : values_(values), count_(count) {}
 
   std::int64_t& operator[](std::string_view name) {
-    abi::Value& value = abi::named(values_, count_, name, "value of the description's 'plan:'");
+    abi::Value& value = abi::named(values_, count_, name, "value of the description's plan named");
     value.is_given = 1;
     return value.value;
   }

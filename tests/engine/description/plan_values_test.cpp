@@ -88,7 +88,7 @@ TEST(PlanValues, errors_say_which_file_and_which_name) {
       {"call.number(\"rows\")", "call.number(\"lines\")",
        "scale: mine/plan.cpp: there is no number lines; there are rows, hidden, times (tried with"},
       {"values[\"blocks\"] =", "values[\"splits\"] =",
-       "scale: mine/plan.cpp: there is no value of the description's 'plan:' splits; there are "
+       "scale: mine/plan.cpp: there is no value of the description's plan named splits; there are "
        "blocks, facts"},
       {"values[\"facts\"] =", "blocks =",
        "scale: mine/plan.cpp gives no facts, which the description takes from it"},

@@ -103,7 +103,7 @@ TEST(PlanLibrary, what_the_function_throws_is_a_sentence) {
   // Cut to the room that there is.
   const std::string asked = outcome(loaded(replaced(kPlan, "\"calls\"", "\"runs\"")));
   EXPECT_EQ(asked,
-            std::string("there is no value of the description's 'plan:' runs").substr(0, 47));
+            std::string("there is no value of the description's plan named runs").substr(0, 47));
   EXPECT_EQ(outcome(loaded(replaced(kPlan, "values[\"calls\"]", "throw 7; values[\"calls\"]"))),
             "it threw something that is no std::exception");
 }
