@@ -9,13 +9,13 @@
 extern "C" {
 #endif
 
-/// A kernel source: the name that `kernel:` and #include directives use, and its text.
+/// A source: the name that `kernel:`, `plan:` and #include directives use, and its text.
 struct truefuse_file {
   const char* name;
   const char* text;
 };
 
-/// Reads the description `file` of a folder, with the kernel sources beside it, and checks it;
+/// Reads the description `file` of a folder, with the sources beside it, and checks it;
 /// nothing is registered. `name_space` and `op` replace the names that it has. {handle, namespace,
 /// name, schema, contract, reference, cpu, backward_file, backward, gradients: [..], origin}
 TRUEFUSE_EXPORT char* truefuse_describe_folder(const char* path, const char* file,

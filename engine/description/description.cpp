@@ -6,13 +6,14 @@
 #include <truefuse/description/description.h>
 #include <truefuse/description/geometry.h>
 #include <truefuse/description/samples.h>
+#include <truefuse/host/plan_library.h>
 
 namespace truefuse::description {
 namespace {
 
-constexpr std::array<std::string_view, 13> kKeys{
-    "operator", "summary", "schema",   "contract",  "kernel", "let",     "constants",
-    "scratch",  "launch",  "examples", "reference", "cpu",    "backward"};
+constexpr std::array<std::string_view, 14> kKeys{
+    "operator",  "summary", "schema", "contract", "kernel",    "plan", "let",
+    "constants", "scratch", "launch", "examples", "reference", "cpu",  "backward"};
 constexpr std::array<std::string_view, 7> kNeeded{"operator", "summary", "schema",   "contract",
                                                   "kernel",   "launch",  "reference"};
 
@@ -63,8 +64,10 @@ class Reader {
     const auto program = std::make_shared<Program>(op.name, op.contract);
     Geometry& geometry = program->geometry;
     read_geometry(geometry);
-    op.source = read_source();
+    const Entry& kernel = *find("kernel");
+    op.source = source_of(kernel, kernel.plain(file_));
     geometry.bind(file_, op.source.name, op.source.files.find(op.source.name)->second);
+    use_plan(geometry);
     op.constants = geometry.constant_names();
     op.plan = [program](const Call& call, const DeviceFacts& device, Plan& plan) {
       program->geometry.plan(call, device, plan);
@@ -121,6 +124,10 @@ class Reader {
   }
 
   void read_geometry(Geometry& geometry) const {
+    if (const Entry* entry = find("plan")) {
+      Scanner scanner = Scanner::in_file(file_.name, file_.text, arrow_of(*entry) + 2, entry->end);
+      geometry.read_plan(file_, scanner);
+    }
     if (const Entry* entry = find("let")) geometry.read_let(file_, *entry);
     if (const Entry* entry = find("constants")) geometry.read_constants(file_, *entry);
     if (const Entry* entry = find("scratch")) geometry.read_scratch(file_, *entry);
@@ -129,9 +136,26 @@ class Reader {
     }
   }
 
-  jit::Source read_source() const {
-    const Entry& entry = *find("kernel");
-    const std::string name = entry.plain(file_);
+  /// Of `plan: plan.cpp -> splits`.
+  std::size_t arrow_of(const Entry& entry) const {
+    const std::size_t arrow = file_.text.find("->", entry.begin);
+    if (arrow < entry.end) return arrow;
+    file_.fail(entry.begin,
+               "a plan is a C++ file and the values that it gives: plan.cpp -> splits");
+  }
+
+  /// The function is compiled once the texts are known to fit.
+  void use_plan(Geometry& geometry) const {
+    const Entry* entry = find("plan");
+    if (entry == nullptr) return;
+    Entry name = *entry;
+    name.end = arrow_of(*entry);
+    const jit::Source source = source_of(*entry, name.plain(file_));
+    geometry.use_plan(source.name, host::load_plan(source, source.name));
+  }
+
+  /// Of a file beside the description, which an entry names.
+  jit::Source source_of(const Entry& entry, const std::string& name) const {
     if (!sources_.files.contains(name)) {
       std::string known;
       for (const auto& [file, text] : sources_.files) known += (known.empty() ? "" : ", ") + file;

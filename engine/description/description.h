@@ -27,7 +27,7 @@ struct Described {
 struct Sources {
   std::string name;  ///< Of the description in errors: "my_op/description.txt".
   std::string text;
-  /// Kernel sources by the names that #include directives and `kernel:` use: "kernel.hip".
+  /// By the names that #include directives, `kernel:` and `plan:` use: "kernel.hip", "plan.cpp".
   jit::Files files;
   /// In front of those names in errors and in the cache: "my_op".
   std::string prefix;
@@ -43,6 +43,7 @@ struct Sources {
 ///   contract:                      # see contract.h
 ///     x: f32|bf16 [rows.., hidden] contiguous; ...
 ///   kernel:   kernel.hip
+///   plan:      plan.cpp -> splits                 # values of a C++ function, see host/plan.h
 ///   let:       vector = x.bytes == 2 ? 8 : 4      # see Expression and Facts
 ///   constants: TF_STORAGE = x.dtype   TF_VECTOR = vector
 ///   scratch:   partial = 4 * rows                 # bytes
@@ -55,7 +56,7 @@ struct Sources {
 ///   cpu:       simulator | NAME of a function
 ///   backward:  other.txt | NAME -> x, bias
 ///
-/// let, constants, scratch, examples, cpu and backward may be left out; there may be several
+/// plan, let, constants, scratch, examples, cpu and backward may be left out; there may be several
 /// launches, which run in order. `#` begins a comment. The parameters of a kernel are matched by
 /// their names (Geometry::bind). Throws Error with the file, the line and a caret for whatever is
 /// wrong with the text or does not fit the kernel's source.

@@ -28,13 +28,16 @@ Geometry::Geometry(std::string op, const Contract& contract)
 
 std::size_t Geometry::slot_of(const Reference& reference) {
   if (reference.property.empty()) {
+    for (std::size_t i = 0; i < planned_.size(); ++i) {
+      if (planned_[i] == reference.name) return kMaxFacts + i;
+    }
     for (std::size_t i = 0; i < lets_.size(); ++i) {
-      if (lets_[i].name == reference.name) return kMaxFacts + i;
+      if (lets_[i].name == reference.name) return kFirstLet + i;
     }
   }
-  std::vector<std::string> lets;
-  for (const Value& let : lets_) lets.push_back(let.name);
-  const std::size_t slot = facts_.find(reference, lets);
+  std::vector<std::string> others(planned_.begin(), planned_.end());
+  for (const Value& let : lets_) others.push_back(let.name);
+  const std::size_t slot = facts_.find(reference, others);
   if (slot >= kMaxFacts) throw Error("a description asks for at most 96 facts");
   return slot;
 }
@@ -64,6 +67,36 @@ std::vector<Value> Geometry::read_values(const File& file, Scanner& scanner,
     (is_let ? lets_ : values).push_back(std::move(value));
   }
   return values;
+}
+
+void Geometry::read_plan(const File& file, Scanner& scanner) {
+  do {
+    const std::size_t place = scanner.position();
+    Value value{scanner.name("the name of a value that the function gives"), {}, place};
+    refuse_taken(file, value);
+    if (planned_.size() == PlanValues::kMost) file.fail(place, "a plan gives at most 32 values");
+    planned_.push_back(std::move(value.name));
+  } while (scanner.accept(","));
+  if (!scanner.at_end()) scanner.fail_expected("',' or the end of the entry");
+}
+
+void Geometry::use_plan(const std::string& file, host::abi::Function& function) {
+  std::vector<std::pair<std::string, std::size_t>> numbers;
+  const auto add = [&](const std::string& name) {
+    try {
+      numbers.emplace_back(name, facts_.find({name, {}, {}}));
+    } catch (const Error&) {  // Not known in every call, so the function does not get it.
+    }
+  };
+  for (const Symbol& symbol : contract_.symbols()) add(symbol.name);
+  for (const ArgumentSpec& argument : contract_.arguments()) {
+    const auto* scalar = std::get_if<ScalarSpec>(&argument.spec);
+    const bool is_whole = scalar != nullptr && (std::holds_alternative<IntSpec>(*scalar) ||
+                                                std::holds_alternative<BoolSpec>(*scalar));
+    if (is_whole && !argument.symbol) add(argument.name);
+  }
+  if (facts_.size() > kMaxFacts) throw Error("a description asks for at most 96 facts");
+  plan_.emplace(op_, file, planned_, std::move(numbers), function);
 }
 
 void Geometry::read_let(const File& file, const Entry& entry) {
@@ -100,6 +133,9 @@ void Geometry::refuse_taken(const File& file, const Value& value) const {
   if (is_taken(contract_.symbols()) || is_taken(contract_.arguments()) ||
       is_taken(contract_.outputs()) || value.name == "device") {
     file.fail(value.place, "the contract has a " + value.name + " already; choose another name");
+  }
+  if (std::find(planned_.begin(), planned_.end(), value.name) != planned_.end()) {
+    file.fail(value.place, "the plan gives a " + value.name + " already; choose another name");
   }
 }
 
@@ -169,8 +205,9 @@ std::uint32_t Geometry::extent(const LaunchText& launch, const char* what, std::
 void Geometry::plan(const Call& call, const DeviceFacts& device, Plan& plan) const {
   Slots slots;
   facts_.evaluate(call, device, slots.data());
+  if (plan_) plan_->evaluate(contract_, call, device, slots.data(), &slots[kMaxFacts]);
   for (std::size_t i = 0; i < lets_.size(); ++i) {
-    slots[kMaxFacts + i] = evaluate(lets_[i].name, lets_[i].expression, slots);
+    slots[kFirstLet + i] = evaluate(lets_[i].name, lets_[i].expression, slots);
   }
   std::vector<std::size_t> scratch;  // Empty, and so without an allocation, for most.
   for (const Value& piece : scratch_) {

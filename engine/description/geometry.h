@@ -9,6 +9,7 @@
 
 #include <truefuse/description/entries.h>
 #include <truefuse/description/facts.h>
+#include <truefuse/description/plan_values.h>
 #include <truefuse/description/signature.h>
 #include <truefuse/expression/expression.h>
 
@@ -48,6 +49,7 @@ class Geometry {
   Geometry(const Geometry&) = delete;
 
   // Each reads an entry of the description; throws Error with the place.
+  void read_plan(const File& file, Scanner& scanner);  ///< The names; use_plan() follows.
   void read_let(const File& file, const Entry& entry);
   void read_constants(const File& file, const Entry& entry);
   void read_scratch(const File& file, const Entry& entry);
@@ -59,6 +61,9 @@ class Geometry {
   /// the contract does not say so; and for an output that no kernel gets.
   void bind(const File& file, const std::string& source_name, const std::string& source);
 
+  /// The function that gives the values of read_plan(); `file` is its file's name in errors.
+  void use_plan(const std::string& file, host::abi::Function& function);
+
   std::vector<std::string> constant_names() const;
   const std::vector<LaunchText>& launches() const { return launches_; }
 
@@ -67,7 +72,8 @@ class Geometry {
  private:
   static constexpr std::size_t kMaxFacts = 96;
   static constexpr std::size_t kMaxLets = 64;
-  using Slots = std::array<std::int64_t, kMaxFacts + kMaxLets>;
+  static constexpr std::size_t kFirstLet = kMaxFacts + PlanValues::kMost;
+  using Slots = std::array<std::int64_t, kFirstLet + kMaxLets>;  // Facts, plan's values, lets.
 
   std::size_t slot_of(const Reference& reference);
   Names names();
@@ -85,6 +91,8 @@ class Geometry {
   std::string op_;
   const Contract& contract_;
   Facts facts_;
+  std::vector<std::string> planned_;
+  std::optional<PlanValues> plan_;
   std::vector<Value> lets_, constants_, scratch_;
   std::vector<LaunchText> launches_;
 };

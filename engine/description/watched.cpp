@@ -45,7 +45,7 @@ Stamp stamp_of(const std::string& path) {
 bool is_source(const fs::path& path) {
   const std::string suffix = path.extension().string();
   return suffix == ".hip" || suffix == ".cu" || suffix == ".h" || suffix == ".cuh" ||
-         suffix == ".hpp";
+         suffix == ".hpp" || suffix == ".cpp";
 }
 
 std::optional<std::string> read_file(const std::string& path) {

@@ -64,11 +64,6 @@ const Function* find(const KernelId& id) {
   return found == table->end() ? nullptr : &found->second;
 }
 
-bool compiling_is_forbidden() {
-  const char* text = std::getenv("TRUEFUSE_NO_COMPILE");
-  return text != nullptr && *text != '\0' && std::string_view(text) != "0";
-}
-
 std::string label_of(const Operator& op, const Launch& launch, const DeviceFacts& device) {
   for (const Operator::NamedVariant& candidate : variants_for(op, device)) {
     if (candidate.variant == launch.variant && std::strcmp(candidate.kernel, launch.kernel) == 0) {
@@ -131,7 +126,7 @@ const DeviceFacts& facts_of(int device) {
 const Function& function_for(const Operator& op, const Launch& launch, int device) {
   const KernelId id{&op, launch.kernel, device, launch.variant};
   if (const Function* function = find(id)) return *function;
-  return load(id, launch, !compiling_is_forbidden());
+  return load(id, launch, !jit::compiling_is_forbidden());
 }
 
 void run(const Operator& op, const Call& call, int device, void* stream,

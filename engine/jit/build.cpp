@@ -1,4 +1,5 @@
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -105,6 +106,11 @@ void set_search_paths(SearchPaths new_paths) {
 SearchPaths search_paths() {
   const std::scoped_lock lock(paths_mutex);
   return paths();
+}
+
+bool compiling_is_forbidden() {
+  const char* text = std::getenv("TRUEFUSE_NO_COMPILE");
+  return text != nullptr && *text != '\0' && std::string_view(text) != "0";
 }
 
 Key key_of(const BuildRequest& request, const Compiler& compiler, const std::string& target) {

@@ -37,6 +37,9 @@ struct Built {
 void set_search_paths(SearchPaths paths);
 SearchPaths search_paths();
 
+/// Whether TRUEFUSE_NO_COMPILE turns a late compile into an error.
+bool compiling_is_forbidden();
+
 /// Everything that decides the code: compiler identity, target, options, program and headers.
 Key key_of(const BuildRequest& request, const Compiler& compiler, const std::string& target);
 

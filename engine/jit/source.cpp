@@ -86,7 +86,8 @@ std::optional<std::string> find(const Files& files, const std::string& from,
   return std::nullopt;
 }
 
-bool is_left_to_compiler(const IncludeReference& reference) {
+bool is_left_to_compiler(const IncludeReference& reference, Outside outside) {
+  if (outside == Outside::left_to_compiler) return !reference.quoted;
   return !reference.quoted && !reference.has_include &&
          std::find(kCompilerHeaders.begin(), kCompilerHeaders.end(), reference.name) !=
              kCompilerHeaders.end();
@@ -97,13 +98,13 @@ bool is_left_to_compiler(const IncludeReference& reference) {
   throw Error(from + ":" + std::to_string(reference.line) + ": " +
               (reference.has_include ? "__has_include(" : "#include ") + std::string(written) +
               (reference.has_include ? ")" : "") +
-              " names a file that the kernel does not bring along; add it to the kernel's files "
+              " names a file that is not there; put it beside the file that includes it "
               "(compilers are not let to search directories)");
 }
 
 }  // namespace
 
-Program resolve(const Source& source, const std::vector<Constant>& constants) {
+Program resolve(const Source& source, const std::vector<Constant>& constants, Outside outside) {
   Program program;
   program.name = kProgramName;
   std::set<std::string_view> defined;
@@ -129,7 +130,7 @@ Program resolve(const Source& source, const std::vector<Constant>& constants) {
     std::size_t copied = 0;
     for (const IncludeReference& reference : scan_includes(name, text)) {
       const std::optional<std::string> target = find(source.files, name, reference);
-      if (!target && is_left_to_compiler(reference)) continue;
+      if (!target && is_left_to_compiler(reference, outside)) continue;
       if (!target) {
         fail_unresolved(name, text.substr(reference.begin, reference.end - reference.begin),
                         reference);

@@ -43,6 +43,12 @@ inline constexpr std::string_view kProgramName = "truefuse_program.hip";
 /// true only for compilers that have it; the run-time compilers have none.
 inline constexpr std::array<std::string_view, 1> kCompilerHeaders{"hip/hip_runtime.h"};
 
+/// What becomes of `<name>` that is not among a source's files.
+enum class Outside {
+  refused,           ///< All but kCompilerHeaders.
+  left_to_compiler,  ///< For a compiler whose headers the key covers.
+};
+
 /// Follows every #include and __has_include from the main file, also in inactive branches.
 ///
 /// `#include "name"` means the file of that name beside the including file, else the file of
@@ -51,9 +57,11 @@ inline constexpr std::array<std::string_view, 1> kCompilerHeaders{"hip/hip_runti
 /// texts of the Program is replaced, on its line, by `<full name>`: one spelling for one file,
 /// searched for by exact name only.
 ///
-/// Throws Error, with file and line, for a name that `source.files` does not hold and for whatever
+/// Throws Error, with file and line, for a name that `source.files` does not hold (see `outside`
+/// for those in angle brackets) and for whatever
 /// scan_includes() refuses; for a constant whose name is not an identifier with the prefix TF_ or
 /// TRUEFUSE_, is given twice, or whose value is not a part of one line.
-Program resolve(const Source& source, const std::vector<Constant>& constants);
+Program resolve(const Source& source, const std::vector<Constant>& constants,
+                Outside outside = Outside::refused);
 
 }  // namespace truefuse::jit

@@ -1,12 +1,9 @@
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
-#include <unistd.h>
 
 #include <truefuse/core/error.h>
 #include <truefuse/jit/compile_support.h>
-#include <truefuse/jit/file_identity.h>
 #include <truefuse/jit/process.h>
 #include <truefuse/jit/sha256.h>
 #include <truefuse/sim/embedded.h>
@@ -16,28 +13,11 @@
 namespace truefuse::sim {
 namespace {
 
-using jit::ProcessOptions;
-using jit::ProcessResult;
-
-/// Variables that would let g++ read or write files that the key does not know. To g++ an empty
-/// path is none at all, but an empty DEPENDENCIES_OUTPUT is a file name.
-const std::vector<std::pair<std::string, std::string>> kCleanEnvironment = {
-    {"CPATH", ""},        {"CPLUS_INCLUDE_PATH", ""},
-    {"LIBRARY_PATH", ""}, {"DEPENDENCIES_OUTPUT", "/dev/null"},
-    {"LC_ALL", "C"},
-};
-
 /// 32 or 64; 0 for an architecture that is not the simulator's.
 int wave_of(std::string_view arch) {
   if (arch == "sim:wave32") return 32;
   if (arch == "sim:wave64") return 64;
   return 0;
-}
-
-/// A path as it is if it names a program, else what PATH knows under the name; may be empty.
-std::string program_named(const std::string& name) {
-  if (name.find('/') == std::string::npos) return jit::find_program(name);
-  return access(name.c_str(), X_OK) == 0 ? name : std::string();
 }
 
 struct Sanitizers {
@@ -85,11 +65,6 @@ void write_text(const std::string& path, std::string_view text, std::ios::openmo
   }
 }
 
-/// Names in reports are the names that #include directives use, wherever the directory is.
-std::vector<std::string> prefix_maps(const std::string& directory) {
-  return {"-ffile-prefix-map=" + directory + "/=", "-fdebug-prefix-map=" + directory + "=."};
-}
-
 std::string read_text(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
@@ -98,58 +73,13 @@ std::string read_text(const std::string& path) {
 
 }  // namespace
 
-HostCompiler::HostCompiler(std::string program) : program_(std::move(program)) {}
-
 std::unique_ptr<HostCompiler> HostCompiler::find() {
-  if (const char* const wanted = std::getenv("TRUEFUSE_CXX"); wanted != nullptr && *wanted != 0) {
-    const std::string program = program_named(wanted);
-    if (program.empty()) {
-      throw Error("TRUEFUSE_CXX is \"" + std::string(wanted) +
-                  "\", which is no program here; name a C++ compiler, or unset it");
-    }
-    return std::make_unique<HostCompiler>(program);
-  }
-  const char* const cxx = std::getenv("CXX");
-  for (const char* const candidate : {cxx != nullptr ? cxx : "", "g++", "c++"}) {
-    if (*candidate == 0) continue;
-    if (std::string program = program_named(candidate); !program.empty()) {
-      return std::make_unique<HostCompiler>(std::move(program));
-    }
-  }
-  return nullptr;
-}
-
-std::string HostCompiler::ask(const std::string& question) const {
-  ProcessOptions options;
-  options.environment = kCleanEnvironment;
-  options.time_limit = std::chrono::seconds(20);
-  const ProcessResult result = jit::run_process({program_, question}, options);
-  return result.ok() ? result.output : std::string();
-}
-
-const HostCompiler::Facts& HostCompiler::facts() const {
-  std::call_once(facts_once_, [&] {
-    facts_.version = ask("--version");
-    // `program_` is a driver, or a wrapper such as ccache; what compiles is found through it.
-    facts_.worker = ask("-print-prog-name=cc1plus");
-    while (facts_.worker.ends_with('\n')) facts_.worker.pop_back();
-  });
-  return facts_;
-}
-
-std::string HostCompiler::version() const {
-  return facts().version.substr(0, facts().version.find('\n'));
+  const std::optional<std::string> program = jit::Cxx::find();
+  return program ? std::make_unique<HostCompiler>(*program) : nullptr;
 }
 
 std::vector<std::pair<std::string, std::string>> HostCompiler::identity() const {
-  std::vector<std::pair<std::string, std::string>> parts;
-  // Without the first word, which is the name that the program was called by.
-  const std::string& version = facts().version;
-  parts.emplace_back("g++ version", version.substr(std::min(version.find(' '), version.size())));
-  parts.emplace_back("g++", jit::file_identity(program_));
-  if (facts().worker.starts_with('/')) {
-    parts.emplace_back("cc1plus", jit::file_identity(facts().worker));
-  }
+  std::vector<std::pair<std::string, std::string>> parts = cxx_.identity();
   std::string runtime;
   for (const auto& [name, text] : sim_runtime_files()) {
     runtime += name + "\n" + std::to_string(text.size()) + "\n" + text;
@@ -164,16 +94,12 @@ std::string HostCompiler::refusal(std::string_view arch) {
 }
 
 /// What the compiler prints as warnings. Throws Error with its words if it fails.
-std::string HostCompiler::run(const std::vector<std::string>& command, const std::string& directory,
-                              const std::string& what) const {
-  ProcessOptions process;
-  process.directory = directory;
-  process.environment = kCleanEnvironment;
-  process.time_limit = std::chrono::minutes(5);
-  ProcessResult result = jit::run_process(command, process);
+std::string HostCompiler::run(const std::vector<std::string>& arguments,
+                              const std::string& directory, const std::string& what) const {
+  jit::ProcessResult result = cxx_.run(arguments, directory);
   if (!result.ok()) {
-    throw Error("the simulator's compiler " + program_ + " " + result.how_it_ended() + " on " +
-                what + ":\n" + result.errors);
+    throw Error("the simulator's compiler " + path() + " " + result.how_it_ended() + " on " + what +
+                ":\n" + result.errors);
   }
   return std::move(result.errors);
 }
@@ -186,9 +112,8 @@ const std::string& HostCompiler::runtime_object(const std::vector<std::string>& 
   const jit::TemporaryDirectory directory;
   const std::string at = directory.path() + "/";
   const jit::Program program{"runtime", "#include \"truefuse/sim/main.h\"\n", sim_runtime_files()};
-  std::vector<std::string> command = {program_};
-  append(command, options);
-  append(command, prefix_maps(directory.path()));
+  std::vector<std::string> command = options;
+  append(command, jit::prefix_maps(directory.path()));
   append(command, {"-I" + at, "-c", jit::write_program(program, directory.path(), ".cpp"), "-o",
                    at + "runtime.o"});
   run(command, directory.path(), "its own runtime");
@@ -223,12 +148,11 @@ jit::CodeObject HostCompiler::compile(const jit::Program& program, std::string_v
   if (sanitizers.undefined) {
     append(common, {"-fsanitize=undefined", "-fno-sanitize-recover=all"});
   }
-  common.insert(common.begin(), program_);
 
   jit::Program whole = program;
   for (const auto& [name, text] : sim_runtime_files()) whole.headers.insert_or_assign(name, text);
   const jit::TemporaryDirectory directory;
-  append(common, prefix_maps(directory.path()));
+  append(common, jit::prefix_maps(directory.path()));
   const std::string source = jit::write_program(whole, directory.path(), ".cpp");
   const std::string at = directory.path() + "/";
   const std::string what = "kernel source " + program.name;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <truefuse/jit/compiler.h>
+#include <truefuse/jit/cxx.h>
 
 namespace truefuse::sim {
 
@@ -28,36 +29,27 @@ namespace truefuse::sim {
 class HostCompiler : public jit::Compiler {
  public:
   /// `program` is the path of a g++ or compatible compiler.
-  explicit HostCompiler(std::string program);
+  explicit HostCompiler(std::string program) : cxx_(std::move(program)) {}
 
-  /// The compiler that a user of this machine means: the first of $TRUEFUSE_CXX, $CXX, g++, c++
-  /// that exists. Null if there is none. Throws Error if $TRUEFUSE_CXX is set and names no program.
+  /// Of jit::Cxx::find(); null if there is none.
   static std::unique_ptr<HostCompiler> find();
 
   std::string name() const override { return "g++ (sim)"; }
-  std::string version() const override;
-  std::string path() const override { return program_; }
+  std::string version() const override { return cxx_.version(); }
+  std::string path() const override { return cxx_.program(); }
   std::vector<std::pair<std::string, std::string>> identity() const override;
   std::string refusal(std::string_view arch) override;
   jit::CodeObject compile(const jit::Program& program, std::string_view arch,
                           const std::vector<std::string>& options) override;
 
  private:
-  struct Facts {
-    std::string version;  ///< All that --version says.
-    std::string worker;   ///< Path of cc1plus.
-  };
-  const Facts& facts() const;
-  std::string ask(const std::string& question) const;
-  std::string run(const std::vector<std::string>& command, const std::string& directory,
+  std::string run(const std::vector<std::string>& arguments, const std::string& directory,
                   const std::string& what) const;
   const std::string& runtime_object(const std::vector<std::string>& options);
 
-  std::string program_;
+  jit::Cxx cxx_;
   std::mutex runtimes_mutex_;
   std::map<std::vector<std::string>, std::string> runtimes_;  ///< By the compiler's options.
-  mutable std::once_flag facts_once_;
-  mutable Facts facts_;
 };
 
 }  // namespace truefuse::sim

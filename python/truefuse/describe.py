@@ -1,7 +1,7 @@
 """Operators that a text describes: `truefuse.load("my_op/")`.
 
-A folder holds `description.txt` (engine/description/description.h says what it may say), the kernel
-source that it names, and `case.py` with the Python functions that it names. Everything is checked before
+A folder holds `description.txt` (engine/description/description.h says what it may say), the sources
+that it names, and `case.py` with the Python functions that it names. Everything is checked before
 anything is registered.
 """
 
@@ -89,7 +89,8 @@ def load(
 
     Args:
         source: a folder with `description.txt`; or the description itself, as in a notebook. Then
-            `kernel` is the text of the kernel source that it names, `files` further sources by name,
+            `kernel` is the text of the kernel source that it names, `files` further sources by name (what the
+            kernel includes, the C++ file of `plan:`),
             and `functions` the Python functions that it names.
         name, namespace: instead of those in the description, so that two versions live side by side.
 
@@ -98,7 +99,7 @@ def load(
         ROCm and DCU devices it runs its kernel, compiled at the first call. On CPU tensors it runs the
         function that the description's `cpu:` names, else its kernel in the simulator, and warns.
 
-    A folder's description and kernel sources may be edited: the next call uses what they say, or raises
+    A folder's description and sources may be edited: the next call uses what they say, or raises
     what is wrong with them. Loading the same folder or name again gives the same object; texts are then
     replaced. Schema, contract and the functions stay as they were first.
 

@@ -33,6 +33,19 @@ TF_KERNEL(64) void scale(T* out, const T* x, float alpha, tf::i64 count) {
 }
 """
 
+# The number of blocks from a C++ function: from PLANNED in the text and PLAN beside it.
+PLANNED = {"let:\n": "plan: plan.cpp -> blocks\nlet:\n", "min(ceil_div(count, 64), 3)": "blocks"}
+PLAN = """#include <algorithm>
+
+#include "truefuse/host/plan.h"
+
+void plan(const truefuse::host::Call& call, truefuse::host::Values& values) {
+  const std::int64_t count = call.number("rows") * call.number("hidden");
+  values["blocks"] = std::min<std::int64_t>((count + 63) / 64, 3);
+}
+TRUEFUSE_PLAN(plan)
+"""
+
 CASE = '''"""Of tests."""
 
 

@@ -151,3 +151,28 @@ def test_what_is_flushed_is_further_off_than_the_special_gate_allows():
         subnormal = [abs(v) for v in special.special_values(dtype) if 0 < abs(v) < info.tiny]
         furthest = max(subnormal) / (info.tiny * info.eps)
         assert furthest > 2 * max(special.ALLOWED_ULPS.values()), dtype
+
+
+@each_wave
+@pytest.mark.parametrize(("shape", "kernels"), [
+    ((3, 7), ["row_sum"]), ((2, 3, 4096), ["row_sum"]), ((4, 0), ["row_sum"]), ((0, 5), []),
+    ((2, 40_960), ["row_sum_partial", "row_sum_combine"]),
+    ((1, 20_483), ["row_sum_partial", "row_sum_combine"]),
+], ids=str)  # fmt: skip
+def test_row_sum(copies, arch, dtype, shape, kernels):
+    """Its plan is a C++ function, which tries in how many pieces a row is summed fastest."""
+    x = torch.randn(shape).to(dtype)
+    with simulate.Simulated(simulate.Device(arch, ("none",), trace=True)) as simulated_calls:
+        out = copies["row_sum"](x)
+    assert [launch["kernel"] for launch in simulated_calls.calls[0]["launches"]] == kernels
+    want = x.double().sum(-1)
+    unit = torch.finfo(dtype).eps * want.abs() + 1e-6 * x.double().abs().sum(-1)
+    assert out.dtype == dtype and bool(((out.double() - want).abs() <= unit).all())
+
+
+def test_row_sum_is_differentiable_and_compiles(copies):
+    x = torch.randn(3, 5, dtype=torch.float32, requires_grad=True)
+    torch.library.opcheck(copies["row_sum"].overload, (x,))
+    model = torch.compile(lambda x: copies["row_sum"](x) * 2, fullgraph=True, dynamic=True, backend="aot_eager")  # fmt: skip
+    model(x).sum().backward()
+    assert torch.equal(x.grad, torch.full((3, 5), 2.0))

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from scaled import BACKWARD, CPU, KERNEL
+from scaled import BACKWARD, CPU, KERNEL, PLAN, PLANNED
 
 import truefuse
 from truefuse import _native, simulate
@@ -107,6 +107,56 @@ def test_an_edited_kernel_is_what_runs(folder):
         call()
 
 
+def planned(text):
+    for before, after in PLANNED.items():
+        assert before in text
+        text = text.replace(before, after)
+    return text
+
+
+def blocks_of(scale):
+    with simulate.Simulated(
+        simulate.Device("sim:wave64", ("none",), trace=True)
+    ) as simulated_calls:
+        x = torch.randn(10, 40)
+        assert torch.equal(scale(x, alpha=0.5, square=False), 0.5 * x)
+    return simulated_calls.calls[0]["launches"][0]["grid"][0]
+
+
+def test_a_plan_in_cpp_is_edited_like_a_kernel(folder):
+    text = folder / "description.txt"
+    text.write_text(planned(text.read_text()))
+    (folder / "plan.cpp").write_text(PLAN)
+    before = sorted(folder.iterdir())
+    scale = truefuse.load(folder)
+    assert blocks_of(scale) == 3
+    (folder / "plan.cpp").write_text(PLAN.replace("3)", "2)"))
+    assert blocks_of(scale) == 2
+
+    (folder / "plan.cpp").write_text(PLAN.replace("(count + 63)", "(cont + 63)"))
+    with pytest.raises(RuntimeError) as error:
+        blocks_of(scale)
+    lines = str(error.value).splitlines()
+    assert any(re.match(r"scale/plan\.cpp:7: error: .*\bcont\b", line) for line in lines), lines
+    assert any(line.startswith("  >   7 |   values[") for line in lines), lines
+
+    (folder / "plan.cpp").write_text(PLAN.replace("3)", "1)"))
+    other = truefuse.load(folder, name="scale_2")
+    (folder / "plan.cpp").write_text(PLAN)
+    assert blocks_of(other) == blocks_of(scale) == 3
+    assert sorted(folder.iterdir()) == before  # Nothing is written beside the sources.
+
+
+def test_a_plan_in_cpp_may_be_a_text_and_refuse_a_call(text, functions):
+    files = {"plan.cpp": PLAN.replace("values[", 'if (count > 99) throw std::runtime_error("too many");\n  values[')}  # fmt: skip
+    described = planned(text) + "examples: rows = 2, hidden = 40\n"
+    scale = truefuse.load(described, kernel=KERNEL, files=files, functions=functions)
+    x = torch.randn(2, 40)
+    assert torch.equal(simulated(lambda: scale(x, alpha=0.5, square=False)), 0.5 * x)
+    with pytest.raises(RuntimeError, match=r"scale: scale/plan\.cpp: too many"):
+        simulated(lambda: scale(torch.randn(3, 40), alpha=0.5, square=False))
+
+
 def test_versions_side_by_side(folder, text):
     first = truefuse.load(folder)
     other = folder.parent / "other"
@@ -160,6 +210,7 @@ MISTAKES = {
     "an unbound size": ("block = 64", "block = width", r"scale/description:\d+: there is no width"),
     "a parameter of another type": (
         "alpha: float [-8, 8]", "alpha: int [-8, 8]", r"scale/kernel.hip:5: alpha is a whole number"),
+    "a plan that is not there": ("let:\n", "plan: plan.cpp -> blocks\nlet:\n", "there is no file 'plan.cpp' beside"),
     "a missing reference": ("reference: reference", "reference: mathematics", "no function mathematics"),
     "a missing function for the CPU": ("reference: reference\n", "reference: reference\ncpu: fast\n", "no function fast"),
     "a missing backward": ("reference: reference\n", "reference: reference\nbackward: slope -> x\n", "no function slope"),

@@ -62,8 +62,10 @@ inline std::string replaced(std::string text, const std::string& from, const std
 }
 
 inline std::unique_ptr<Described> described(const std::string& text = kText,
-                                            const std::string& kernel = kKernel) {
+                                            const std::string& kernel = kKernel,
+                                            const jit::Files& more = {}) {
   Sources sources;
+  sources.files = more;
   sources.name = "mine/description.txt";
   sources.prefix = "mine";
   sources.text = text;

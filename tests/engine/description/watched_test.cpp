@@ -98,6 +98,53 @@ TEST(Watched, a_broken_edit_is_an_error_until_it_is_mended) {
             std::string::npos);
 }
 
+/// A description whose grid comes from a C++ file, and that file.
+const std::string kPlannedText = replaced(
+    replaced(kText, "let:\n", "plan: plan.cpp -> blocks\nlet:\n"), "min(rows, 3)", "blocks");
+
+std::string plan_of(const std::string& blocks) {
+  return "#include \"truefuse/host/plan.h\"\n"
+         "void plan(const truefuse::host::Call&, truefuse::host::Values& values) {\n"
+         "  values[\"blocks\"] = " +
+         blocks + ";\n}\nTRUEFUSE_PLAN(plan)\n";
+}
+
+std::uint32_t blocks_of(const Operator& op) {
+  const std::array<std::int64_t, 2> sizes{3, 4}, strides{4, 1};
+  const TensorView x{DType::f32, {}, sizes, strides, reinterpret_cast<void*>(4096)};
+  const std::array<Argument, 5> arguments{x, std::monostate{}, 0.5, std::string_view("plain"),
+                                          std::int64_t{7}};
+  Plan plan;
+  op.plan({arguments, std::span(&x, 1)}, {}, plan);
+  return plan.launches[0].grid.y;
+}
+
+TEST(Watched, an_edited_plan_is_what_runs) {
+  const Folder folder;
+  folder.write("description.txt", kPlannedText);
+  folder.write("plan.cpp", plan_of("2"));
+  const auto watched = folder.watched();
+  const Operator& first = watched->latest();
+  EXPECT_EQ(blocks_of(first), 2u);
+
+  folder.write("plan.cpp", plan_of("5"));
+  const Operator& second = watched->latest();
+  EXPECT_EQ(blocks_of(second), 5u);
+  EXPECT_EQ(blocks_of(first), 2u);  // For calls that are under way.
+
+  folder.write("plan.cpp", plan_of("five"));
+  for (int i = 0; i < 2; ++i) {
+    const std::string error = error_of([&] { watched->latest(); });
+    EXPECT_NE(error.find("mine/plan.cpp:3: error: 'five' was not declared"), std::string::npos)
+        << error;
+  }
+  folder.write("plan.cpp", "#include \"sizes.h\"\n" + plan_of("kBlocks"));
+  folder.write("sizes.h", "constexpr int kBlocks = 7;\n");
+  EXPECT_EQ(blocks_of(watched->latest()), 7u);
+  folder.write("sizes.h", "constexpr int kBlocks = 8;\n");
+  EXPECT_EQ(blocks_of(watched->latest()), 8u);
+}
+
 TEST(Watched, what_pytorch_has_registered_must_stay) {
   const Folder folder;
   const auto watched = folder.watched();

@@ -116,6 +116,19 @@ TEST(Resolve, LeavesCompilerHeadersAlone) {
   expect_refused("#include <stdint.h>", "<stdint.h> names a file");
 }
 
+TEST(Resolve, LeavesTheRestToACompilerThatSearches) {
+  const std::string text =
+      "#include <vector>\n#if __has_include(<span>)\n#endif\n#include \"b.h\"\n";
+  const Source source{"op/plan.cpp", {{"op/plan.cpp", text}, {"op/b.h", "#include <cmath>\n"}}};
+  const Program program = resolve(source, {}, Outside::left_to_compiler);
+  EXPECT_EQ(program.headers.at("op/plan.cpp"),
+            "#include <vector>\n#if __has_include(<span>)\n#endif\n#include <op/b.h>\n");
+  EXPECT_EQ(program.headers.at("op/b.h"), "#include <cmath>\n");
+  // Names in quotes are those of the source.
+  const Source other{"op/plan.cpp", {{"op/plan.cpp", "#include \"c.h\"\n"}}};
+  EXPECT_THROW(resolve(other, {}, Outside::left_to_compiler), Error);
+}
+
 TEST(Resolve, ReadsTextAsCompilersDo) {
   EXPECT_EQ(reached_from("  /* x */ # /* y */ include /* z */ \"a.h\" // w"), Names{"op/a.h"});
   EXPECT_EQ(reached_from("#inc\\\nlude \\\r\n \"a.h\""), Names{"op/a.h"});
