@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -120,7 +121,10 @@ def _unit(reference: Reference, largest: float, dtype: torch.dtype) -> Tensor:
 
 
 def _largest(tensor: Tensor) -> float:
-    return float(tensor.abs().nan_to_num(0, 0, 0).max()) if tensor.numel() else 0.0
+    if not tensor.numel():
+        return 0.0
+    largest = max(-float(tensor.min()), float(tensor.max()))
+    return largest if math.isfinite(largest) else float(tensor.abs().nan_to_num(0, 0, 0).max())
 
 
 def _spoilt(good: Callable[..., Any], position: int) -> Callable[..., Any]:
