@@ -330,3 +330,24 @@ def test_compile_gate_without_compilers_is_skipped_on_a_cpu(small, native):
     native.toolchains = lambda: [{**toolchain, "found": False} for toolchain in every]
     found = run(small, "compile")
     assert (found.status, found.reason) == (Status.SKIP, "no-compiler")
+
+
+def test_compile_gate_compiles_anew_only_where_that_is_quick(small, native):
+    """A library does; of a program the cost is told that was met when the cache got its kernel."""
+    found_there, good = native.toolchains(), native.compile
+    native.toolchains = lambda: [
+        found_there[0],
+        {**found_there[0], "name": "hipcc", "default_arch": "gfx1030"},
+    ]
+    anew = []
+
+    def compile(operator, arch, label, compiler, cache):
+        anew.extend([] if cache else [compiler])
+        cost = 3.0 if compiler == "hipcc" else 0.2
+        return {**good(operator, arch, label, compiler, cache), "compile_seconds": cost}
+
+    native.compile = compile
+    found = run(small, "compile")
+    assert found.status is Status.PASS, found
+    assert anew == ["hipRTC", "hipRTC"]
+    assert [row["cold_seconds"] for row in found.numbers["table"]] == [0.2, 0.2, 3.0]
