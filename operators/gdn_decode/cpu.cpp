@@ -349,7 +349,8 @@ void gdn_decode_cpu(const Call& call) {
   const Problem problem(call);
   if (problem.empty()) return;
   const HeadSizes& heads = problem.heads;
-  const std::int64_t piece = std::max<std::int64_t>(problem.tokens * heads.G * heads.K * heads.V, 1);
+  const std::int64_t piece =
+      std::max<std::int64_t>(problem.tokens * heads.G * heads.K * heads.V, 1);
   // Sequences of one head lie next to each other, so that its weights are converted once.
   cpu::parallel_for(heads.H * problem.batch, std::max<std::int64_t>(kGrain / piece, 1),
                     [&](std::int64_t begin, std::int64_t end) {

@@ -140,10 +140,9 @@ class Ruler:
 
 
 def broadcasts(tensor: Tensor, shape: torch.Size) -> bool:
-    try:
-        return torch.broadcast_shapes(tensor.shape, shape) == shape
-    except RuntimeError:
-        return False
+    """To `shape` itself. (torch.broadcast_shapes takes 100 microseconds.)"""
+    pairs = zip(reversed(tensor.shape), reversed(shape), strict=False)
+    return tensor.dim() <= len(shape) and all(own in (1, whole) for own, whole in pairs)
 
 
 @dataclass(frozen=True)

@@ -49,11 +49,14 @@ def run(context: Context) -> Result:
 
 
 def examine(context: Context) -> Complaint | None:
-    for size in context.case.edge_sizes:
-        for dtype in context.case.dtypes:
-            inputs = context.inputs(size, dtype, context.case.kinds[0], NAME)
-            for mode in context.case.modes:
-                complaint = coarse_error(context, inputs, mode, context.candidate(inputs, mode))
+    case = context.case
+    for size in case.edge_sizes:
+        given = [context.inputs(size, dtype, case.kinds[0], NAME) for dtype in case.dtypes]
+        calls = [(inputs, mode) for inputs in given for mode in case.modes]
+        found = [context.candidate(*call) for call in calls]
+        with compare.one_thread():
+            for (inputs, mode), results in zip(calls, found, strict=True):
+                complaint = coarse_error(context, inputs, mode, results)
                 if complaint:
                     where = describe(inputs, mode)
                     return Complaint(f"wrong result: {where}", where, got=complaint)
