@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truefuse import compare
+from truefuse import accuracy, compare
 from truefuse.compare import Reference
+from truefuse.gates import edges
 
 NUMPY = {torch.float16: numpy.float16, torch.float32: numpy.float32, torch.float64: numpy.float64}
 DTYPES = [*NUMPY, torch.bfloat16]
@@ -134,3 +135,33 @@ def test_shapes_must_agree():
 
 def test_index_of():
     assert compare.index_of(17, torch.Size([2, 3, 4])) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "largest"),
+    [
+        ([2.0, -3.0], 3.0),
+        ([2.0, 3.0], 3.0),
+        ([-2.0, -3.0], 3.0),
+        ([math.nan, 2.0, -3.0], 3.0),
+        ([-math.inf, 2.0], 2.0),
+        ([math.inf, -2.0, math.nan], 2.0),
+        ([-0.0], 0.0),
+        ([], 0.0),
+    ],
+)
+def test_the_largest_finite_value(values, largest):
+    assert edges._largest(wide(*values)) == largest
+
+
+SHAPES = ((), (0,), (1,), (3,), (1, 3), (2, 1), (2, 3), (4, 2, 3), (4, 1, 1))
+
+
+@pytest.mark.parametrize("to", SHAPES)
+def test_broadcasts_is_pytorchs(to):
+    for shape in SHAPES:
+        try:
+            expected = torch.broadcast_shapes(shape, to) == to
+        except RuntimeError:
+            expected = False
+        assert accuracy.broadcasts(torch.empty(shape), torch.Size(to)) == expected, shape
