@@ -1,6 +1,7 @@
 // The CPU path: one piece of work is one key head of one sequence, with its value heads and all of
 // its tokens. Compiled once, for every processor; the arithmetic is in cpu_kernel.cpp.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@ namespace gdn_decode {
 namespace {
 
 constexpr float kL2Eps = 1e-6F;
+constexpr std::int64_t kGrain = 16384;  // Elements of states worth a thread: about 10 microseconds.
 
 const CpuKernels& kernels() {
 #if defined(__x86_64__)
@@ -346,13 +348,17 @@ void gdn_decode_cpu(const Call& call) {
   using namespace gdn_decode;
   const Problem problem(call);
   if (problem.empty()) return;
+  const HeadSizes& heads = problem.heads;
+  const std::int64_t piece =
+      std::max<std::int64_t>(problem.tokens * heads.G * heads.K * heads.V, 1);
   // Sequences of one head lie next to each other, so that its weights are converted once.
-  cpu::parallel_for(problem.heads.H * problem.batch, 1, [&](std::int64_t begin, std::int64_t end) {
-    Worker worker(problem);
-    for (std::int64_t i = begin; i < end; ++i) {
-      worker.run(i / problem.batch, i % problem.batch);
-    }
-  });
+  cpu::parallel_for(heads.H * problem.batch, std::max<std::int64_t>(kGrain / piece, 1),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      Worker worker(problem);
+                      for (std::int64_t i = begin; i < end; ++i) {
+                        worker.run(i / problem.batch, i % problem.batch);
+                      }
+                    });
 }
 
 }  // namespace truefuse

@@ -59,7 +59,7 @@ class Ruler:
         return bound.where(self.yardstick.binade_count > 0, math.nan)
 
     def summary(self, result: Tensor) -> Summary:
-        return compare.summarise(compare.errors(result, self.reference), self.reference)
+        return compare.summarise(compare.errors(result, self.reference))
 
     def violations(self, result: Tensor) -> list[Violation]:
         """Every rule that `result` breaks, gravest first."""
@@ -69,7 +69,7 @@ class Ruler:
                 Violation("class", *(f"{short(d)} {list(s)}" for d, s in (got, want)), self.label)
             ]
         found = compare.errors(result, self.reference)
-        got = compare.summarise(found, self.reference)
+        got = compare.summarise(found)
         rules = (self._class(found, result), self._binade(found, got, result))
         rules += (self._row(got), self._rmse(got))
         return [violation for violation in rules if violation]
@@ -148,10 +148,9 @@ class Ruler:
 
 
 def broadcasts(tensor: Tensor, shape: torch.Size) -> bool:
-    try:
-        return torch.broadcast_shapes(tensor.shape, shape) == shape
-    except RuntimeError:
-        return False
+    """To `shape` itself. (torch.broadcast_shapes takes 100 microseconds.)"""
+    pairs = zip(reversed(tensor.shape), reversed(shape), strict=False)
+    return tensor.dim() <= len(shape) and all(own in (1, whole) for own, whole in pairs)
 
 
 @dataclass(frozen=True)
@@ -196,7 +195,7 @@ def trial(
         summaries = []
         for results in (measured, beside):
             found = compare.forgiving(compare.errors(results[name], reference))
-            summaries.append(compare.summarise(found, reference))
+            summaries.append(compare.summarise(found))
         text = label if len(references) == 1 else f"{label} {name}"
         return Ruler(text, inputs, reference, *summaries, tolerance.factor, tolerance.ulps, strict)
 

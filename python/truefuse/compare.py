@@ -1,6 +1,6 @@
 """Errors of a result against mathematics, in units in the last place and per binade.
 
-A reference is a pair (high, low) of float64 tensors whose exact sum is the true value: `low` is zero
+A reference is a pair (high, low) of float64 tensors whose exact sum is the true value: there is no `low`
 where float64 is precise enough (every dtype but float64 itself). NaN never passes a comparison here:
 every rule is written so that a comparison with NaN counts as a violation.
 """
@@ -23,9 +23,9 @@ class Reference:
     they may cancel; errors count in ulps of the larger of value and scale."""
 
     high: Tensor
-    low: Tensor
     dtype: torch.dtype
     scale: Tensor | None = None
+    low: Tensor | None = None
 
     @cached_property
     def rounded(self) -> Tensor:
@@ -103,8 +103,12 @@ class Errors:
     """Element errors of one result. `wrong_class`: NaN, or an infinity, on one side only."""
 
     absolute: Tensor
-    ulps: Tensor
     wrong_class: Tensor
+    reference: Reference
+
+    @cached_property
+    def ulps(self) -> Tensor:
+        return torch.where(self.absolute == 0, 0.0, self.absolute / self.reference.ulp)
 
 
 def errors(result: Tensor, reference: Reference) -> Errors:
@@ -113,16 +117,18 @@ def errors(result: Tensor, reference: Reference) -> Errors:
     if got.shape != reference.high.shape:
         raise ValueError(f"result has shape {list(got.shape)}, not {list(reference.high.shape)}")
     want = reference.high
+    absolute = got - want if reference.low is None else (got - want) - reference.low
+    absolute = absolute.abs()
+    if not absolute.numel() or bool(absolute.max() < math.inf):  # all are numbers on both sides
+        return Errors(absolute, torch.zeros_like(absolute, dtype=torch.bool), reference)
     rounded = reference.rounded.to(torch.float64)
     same = (got.isnan() & want.isnan()) | (got.isinf() & (got == rounded))
     # A value that rounds to infinity may also be answered by a finite neighbour: that is an error
     # in ulps, not of class.
     comparable = got.isfinite() & want.isfinite()
     wrong_class = ~(same | comparable)
-    absolute = ((got - want) - reference.low).abs()
     absolute = torch.where(comparable, absolute, torch.where(wrong_class, math.inf, 0.0))
-    ulps = torch.where(absolute == 0, 0.0, absolute / reference.ulp)
-    return Errors(absolute, ulps, wrong_class)
+    return Errors(absolute, wrong_class, reference)
 
 
 @dataclass(frozen=True)
@@ -137,8 +143,9 @@ class Summary:
     wrong_class: int
 
 
-def summarise(found: Errors, reference: Reference) -> Summary:
+def summarise(found: Errors) -> Summary:
     """Aggregate over every element, errors of class as infinite errors."""
+    reference = found.reference
     lowest = minimum_exponent(reference.dtype)
     where = reference.binade - lowest
     count = round(math.log2(torch.finfo(reference.dtype).max)) - lowest
@@ -160,11 +167,10 @@ def summarise(found: Errors, reference: Reference) -> Summary:
 
 def forgiving(found: Errors) -> Errors:
     """For a yardstick: its own errors of class must not widen the bound for everybody else."""
-    zero = torch.zeros((), dtype=torch.float64)
     return Errors(
-        torch.where(found.wrong_class, zero, found.absolute),
-        torch.where(found.wrong_class, zero, found.ulps),
+        found.absolute.masked_fill(found.wrong_class, 0.0),
         torch.zeros_like(found.wrong_class),
+        found.reference,
     )
 
 

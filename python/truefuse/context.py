@@ -171,13 +171,13 @@ class Context:
         if self.case.scale is not None:
             outputs = self.case.scale(*self.fresh(wide).values(), **mode)
             scales = dict(zip(high, as_tuple(outputs), strict=True))
-        low = {name: torch.zeros_like(tensor) for name, tensor in high.items()}
+        low: Results = {}
         if exact and self.case.exact is not None:
             name, shape = next(iter(high)), next(iter(high.values())).shape
             high[name], low[name] = _two_parts(self.case.exact(wide, mode), shape)
         return {
             name: Reference(
-                high[name], low[name], dtypes.get(name, torch.float64), scales.get(name)
+                high[name], dtypes.get(name, torch.float64), scales.get(name), low.get(name)
             )
             for name in high
         }

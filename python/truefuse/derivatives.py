@@ -162,7 +162,7 @@ def mathematics(
     else:
         scales = [_size_of_sum(case.reference, wide, mode, name, sent) for name in wanted]
     return {
-        key: Reference(value, torch.zeros_like(value), inputs[name].dtype, scale)
+        key: Reference(value, inputs[name].dtype, scale)
         for name, (key, value), scale in zip(wanted, high.items(), scales, strict=True)
     }
 

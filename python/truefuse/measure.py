@@ -134,11 +134,11 @@ class _Shape:
     def measure(self) -> dict[str, Any]:
         context, case, sets = self.context, self.context.case, self.sets
         self.progress("warming up")
-        per_call = {name: self._warm_up(name) for name in self.functions}
-        batch = max(1, math.ceil(SHORTEST_SAMPLE / min(per_call.values())))
+        warm = [self._warm_up(name) for name in self.functions]
+        batch = max(1, math.ceil(SHORTEST_SAMPLE / min(map(min, warm))))
         if case.mutates:
             batch = min(batch, len(sets))  # a set is used once between restorations
-        seconds = batch * sum(per_call.values())
+        seconds = batch * sum(map(stats.median, warm))
         rounds = min(max(LEAST_ROUNDS, int(ROUND_SECONDS / seconds)), MOST_ROUNDS)
 
         def between(number: int) -> None:
@@ -195,15 +195,15 @@ class _Shape:
         samples = sampling.interleaved(timers, CACHED_ROUNDS)
         return {name: stats.median(samples[name]) * 1e3 for name in names}
 
-    def _warm_up(self, name: str) -> float:
-        """Seconds of a warm call, roughly."""
+    def _warm_up(self, name: str) -> list[float]:
+        """Seconds of each call."""
         begin = time.perf_counter()
-        least = math.inf
-        for done in range(1, WARMUP_CALLS + 1):
-            least = min(least, self._timed(name, self._next(1))[0])
-            if done >= 3 and time.perf_counter() - begin > WARMUP_SECONDS:
+        seconds: list[float] = []
+        while len(seconds) < WARMUP_CALLS:
+            seconds.append(self._timed(name, self._next(1))[0])
+            if len(seconds) >= 3 and time.perf_counter() - begin > WARMUP_SECONDS:
                 break
-        return least
+        return seconds
 
     def _next(self, count: int) -> list[int]:
         begin = self.position

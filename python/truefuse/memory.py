@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -21,10 +22,22 @@ def label(context: Context) -> str:
 def peak(context: Context, call: Callable[[], Any]) -> dict[str, int | None]:
     """{"allocated": bytes, "reserved": bytes or None} of one call; None where it is not measured."""
     call()  # whatever is allocated once and kept is not part of a call
-    gc.collect()
-    if context.device.type == "cuda":
-        return _on_gpu(context, call)
-    return {"allocated": _on_cpu(call), "reserved": None}
+    with _no_garbage_collection():
+        if context.device.type == "cuda":
+            return _on_gpu(context, call)
+        return {"allocated": _on_cpu(call), "reserved": None}
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """What others have left behind is not released in the middle of a call."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _on_gpu(context: Context, call: Callable[[], Any]) -> dict[str, int | None]:

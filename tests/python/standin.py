@@ -106,6 +106,7 @@ def compiled(source="compiled", arch="gfx90a", compiler="hipRTC"):
         "compiler_version": "5.2",
         "target": arch,
         "seconds": 0.1 if source == "compiled" else 0.001,
+        "compile_seconds": 0.1,
         "source": source,
         "code_bytes": 4096,
         "key": "ab" * 32,

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truefuse import compare
+from truefuse import accuracy, compare
 from truefuse.compare import Reference
+from truefuse.gates import edges
 
 NUMPY = {torch.float16: numpy.float16, torch.float32: numpy.float32, torch.float64: numpy.float64}
 DTYPES = [*NUMPY, torch.bfloat16]
@@ -21,7 +22,7 @@ def wide(*values):
 
 def reference(*values, dtype=torch.float32):
     high = wide(*values)
-    return Reference(high, torch.zeros_like(high), dtype)
+    return Reference(high, dtype)
 
 
 @pytest.mark.parametrize("dtype", NUMPY)
@@ -97,7 +98,7 @@ def test_classes(got, want, wrong):
 
 
 def test_low_part_of_the_reference_counts():
-    exact = Reference(wide(1.0), wide(2.0**-54), torch.float64)
+    exact = Reference(wide(1.0), torch.float64, low=wide(2.0**-54))
     found = compare.errors(wide(1.0 + 2.0**-52), exact)
     assert found.ulps.item() == 0.75
 
@@ -105,8 +106,8 @@ def test_low_part_of_the_reference_counts():
 def test_summary_places_the_worst_element():
     truth = reference(*[1.0, 1.5, 4.0, 5.0])
     got = torch.tensor([[1.0, 1.5], [4.0, 5.0 + 2**-20]], dtype=torch.float32)
-    truth = Reference(truth.high.view(2, 2), truth.low.view(2, 2), torch.float32)
-    summary = compare.summarise(compare.errors(got, truth), truth)
+    truth = Reference(truth.high.view(2, 2), torch.float32)
+    summary = compare.summarise(compare.errors(got, truth))
     offset = -compare.minimum_exponent(torch.float32)
     assert summary.binade_max[offset].item() == 0
     assert summary.binade_max[offset + 2].item() == 2
@@ -134,3 +135,33 @@ def test_shapes_must_agree():
 
 def test_index_of():
     assert compare.index_of(17, torch.Size([2, 3, 4])) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "largest"),
+    [
+        ([2.0, -3.0], 3.0),
+        ([2.0, 3.0], 3.0),
+        ([-2.0, -3.0], 3.0),
+        ([math.nan, 2.0, -3.0], 3.0),
+        ([-math.inf, 2.0], 2.0),
+        ([math.inf, -2.0, math.nan], 2.0),
+        ([-0.0], 0.0),
+        ([], 0.0),
+    ],
+)
+def test_the_largest_finite_value(values, largest):
+    assert edges._largest(wide(*values)) == largest
+
+
+SHAPES = ((), (0,), (1,), (3,), (1, 3), (2, 1), (2, 3), (4, 2, 3), (4, 1, 1))
+
+
+@pytest.mark.parametrize("to", SHAPES)
+def test_broadcasts_is_pytorchs(to):
+    for shape in SHAPES:
+        try:
+            expected = torch.broadcast_shapes(shape, to) == to
+        except RuntimeError:
+            expected = False
+        assert accuracy.broadcasts(torch.empty(shape), torch.Size(to)) == expected, shape

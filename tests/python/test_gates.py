@@ -365,3 +365,24 @@ def test_a_baseline_in_float64(small, why):
     result = run(replace(small, case=case), "baseline")
     assert result.status is (Status.PASS if why else Status.UNKNOWN)
     assert "computes in float64" in result.summary
+
+
+def test_compile_gate_compiles_anew_only_where_that_is_quick(small, native):
+    """A library does; of a program the cost is told that was met when the cache got its kernel."""
+    found_there, good = native.toolchains(), native.compile
+    native.toolchains = lambda: [
+        found_there[0],
+        {**found_there[0], "name": "hipcc", "default_arch": "gfx1030"},
+    ]
+    anew = []
+
+    def compile(operator, arch, label, compiler, cache):
+        anew.extend([] if cache else [compiler])
+        cost = 3.0 if compiler == "hipcc" else 0.2
+        return {**good(operator, arch, label, compiler, cache), "compile_seconds": cost}
+
+    native.compile = compile
+    found = run(small, "compile")
+    assert found.status is Status.PASS, found
+    assert anew == ["hipRTC", "hipRTC"]
+    assert [row["cold_seconds"] for row in found.numbers["table"]] == [0.2, 0.2, 3.0]

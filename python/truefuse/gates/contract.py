@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from truefuse import launches
-from truefuse.context import Context, describe
+from truefuse.case import Mode
+from truefuse.compare import one_thread
+from truefuse.context import Context, Results, describe
 from truefuse.gates.edges import coarse_error
 from truefuse.gates.proof import self_test_failed
 from truefuse.negatives import Negative, contains, negatives
@@ -107,8 +109,11 @@ def _accepts(
     accepted = []
     for dtype in context.case.dtypes:
         for mode in context.case.modes:
-            for variant in variants(context, contract, dtype):
-                complaint = _complaint(context, variant, mode, operator)
+            called = [
+                (variant, *_called(context, variant, mode, operator))
+                for variant in variants(context, contract, dtype)
+            ]
+            for variant, complaint in _judged(context, called, mode):
                 if complaint:
                     where = f"{variant.label}: {describe(variant.inputs, mode)}"
                     return [], Result(
@@ -124,14 +129,29 @@ def _accepts(
     return accepted, None
 
 
-def _complaint(context: Context, variant: Variant, mode: dict, operator: str) -> str:
+def _called(
+    context: Context, variant: Variant, mode: Mode, operator: str
+) -> tuple[Results | None, str]:
+    """(what comes back, what is wrong with an error that comes instead)."""
     try:
-        result = context.call(context.case.candidate, variant.inputs, mode)
+        return context.call(context.case.candidate, variant.inputs, mode), ""
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         named = isinstance(error, RuntimeError) and contains(str(error), operator.split("::")[-1])
-        return "" if variant.may_refuse and named else text
-    return coarse_error(context, variant.inputs, mode, result)
+        return None, "" if variant.may_refuse and named else text
+
+
+@one_thread()
+def _judged(
+    context: Context, called: list[tuple[Variant, Results | None, str]], mode: Mode
+) -> list[tuple[Variant, str]]:
+    return [
+        (
+            variant,
+            wrong if results is None else coarse_error(context, variant.inputs, mode, results),
+        )
+        for variant, results, wrong in called
+    ]
 
 
 def _refuses(

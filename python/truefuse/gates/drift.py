@@ -19,6 +19,7 @@ from truefuse.case import Inputs, Mode
 from truefuse.context import (
     HALF_TYPES,
     Context,
+    Results,
     as_tuple,
     cast,
     copies,
@@ -81,14 +82,19 @@ def run(context: Context) -> Result:
 
 def repeat(context: Context) -> Complaint | None:
     case = context.case
+    mode = case.modes[0]
     for dtype in (case.dtypes[0], case.dtypes[-1]):
-        mode = case.modes[0]
-        for call in range(CALLS):
-            inputs = context.inputs(case.small_size, dtype, case.kinds[0], NAME, call)
-            complaint = coarse_error(context, inputs, mode, context.candidate(inputs, mode))
-            if complaint:
-                where = f"call {call + 1} of {CALLS}: {describe(inputs, mode)}"
-                return Complaint("wrong after other calls", where, got=complaint)
+        given = [
+            context.inputs(case.small_size, dtype, case.kinds[0], NAME, call)
+            for call in range(CALLS)
+        ]
+        found = [context.candidate(inputs, mode) for inputs in given]
+        with compare.one_thread():
+            for call, (inputs, results) in enumerate(zip(given, found, strict=True), 1):
+                complaint = coarse_error(context, inputs, mode, results)
+                if complaint:
+                    where = f"call {call} of {CALLS}: {describe(inputs, mode)}"
+                    return Complaint("wrong after other calls", where, got=complaint)
     return None
 
 
@@ -108,27 +114,29 @@ def _walk_one(context: Context, dtype: torch.dtype, mode: Mode, curve: Curve) ->
     case = context.case
     first = context.inputs(case.small_size, dtype, case.kinds[0], NAME, 0)
     dtypes = context.result_dtypes(first, mode)
-    yardstick, wide = _yardstick(context, first)
-    sides: dict[str, tuple[Callable[..., Any], Callable[[Inputs], Inputs]]] = {
-        "ours": (case.candidate, lambda inputs: inputs),
-        "eager": (yardstick, wide),
-        "truth": (case.reference, widened),
-    }
-    states = {
-        side: {name: copies(prepare(first))[name] for name in case.mutates}
-        for side, (_, prepare) in sides.items()
-    }
+    steps = range(1, case.drift_steps + 1)
+    fresh = [context.inputs(case.small_size, dtype, case.kinds[0], NAME, step) for step in steps]
+
+    def walked(
+        function: Callable[..., Any], prepare: Callable[[Inputs], Inputs]
+    ) -> dict[int, Results]:
+        """The results of the last step and of those that are powers of two."""
+        state = {name: copies(prepare(first))[name] for name in case.mutates}
+        kept = {}
+        for step, inputs in zip(steps, fresh, strict=True):
+            given = prepare(inputs) | state
+            results = context.named(case_call(context, function, given, mode), given)
+            if not step & (step - 1) or step == case.drift_steps:
+                kept[step] = {name: tensor.clone() for name, tensor in results.items()}
+        return kept
+
+    found = walked(case.candidate, lambda inputs: inputs)
+    with compare.one_thread():
+        beside, mathematics = walked(*_yardstick(context, first)), walked(case.reference, widened)
     label = f"{short(dtype)} {mode_name(mode)}"
-    for step in range(1, case.drift_steps + 1):
-        fresh = context.inputs(case.small_size, dtype, case.kinds[0], NAME, step)
-        results = {}
-        for side, (function, prepare) in sides.items():
-            given = prepare(fresh) | states[side]
-            results[side] = context.named(case_call(context, function, given, mode), given)
-        if step & (step - 1) and step != case.drift_steps:
-            continue
-        for name, truth in results["truth"].items():
-            ours, eager = (_distance(results[side][name], truth) for side in ("ours", "eager"))
+    for step, truths in mathematics.items():
+        for name, truth in truths.items():
+            ours, eager = (_distance(side[step][name], truth) for side in (found, beside))
             curve.append(
                 {"case": label, "result": name, "step": step, "ours": ours, "eager": eager}
             )
@@ -138,7 +146,7 @@ def _walk_one(context: Context, dtype: torch.dtype, mode: Mode, curve: Curve) ->
             if not ours <= bound:
                 return Complaint(
                     f"'{name}' drifts away",
-                    f"step {step}, {label}: {describe(fresh, mode)}",
+                    f"step {step}, {label}: {describe(fresh[step - 1], mode)}",
                     f"relative error at most {bound:.3g}",
                     f"{ours:.3g}",
                 )

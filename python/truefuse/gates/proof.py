@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from truefuse.compare import one_thread
 from truefuse.context import CandidateRaised, Context
 from truefuse.verdict import SELF_TEST_FAILED, Result, Status
 
@@ -60,6 +61,7 @@ def judge(
     return passed()
 
 
+@one_thread()  # No candidate of the case's runs here.
 def unproven(
     gate: str, context: Context, check: Check, bad: Mapping[str, Callable]
 ) -> Result | None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from truefuse.case import Inputs, Mode
+from truefuse.compare import one_thread
 from truefuse.context import (
     HALF_TYPES,
     Context,
@@ -36,6 +37,7 @@ LEAST_SPREAD = 1e-4  # standard deviation of the results, as a share of the larg
 LEAST_CHANGED = 0.01  # share of the elements that another input has to change
 
 
+@one_thread()
 def run(context: Context) -> Result:
     faults = [
         f"did not catch {name}"

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from truefuse import derivatives
 from truefuse.case import Case, Inputs, Mode
+from truefuse.compare import one_thread
 from truefuse.context import Context, as_tuple, describe, is_floating
 from truefuse.derivatives import REFUSAL, Missing
 from truefuse.gates.edges import excused, far
@@ -36,20 +37,7 @@ def run(context: Context) -> Result:
     mutates = bool(context.case.mutates)
     if mutates:
         context = _functional(context)
-    bad = planted(context.good)
-    if mutates:
-        # What eager overwrites it can seldom differentiate: silence is what can be planted.
-        bad = dict([next(iter(bad.items()))])
-    elif not _has_second(context):
-        del bad[SECOND]  # Leaving out what is zero is no mistake.
-    faults = [
-        f"did not catch {name}"
-        for name, candidate in bad.items()
-        if not examine(with_candidate(context, candidate), Notes())
-    ]
-    complaint = examine(with_candidate(context, context.good), Notes())
-    if complaint:
-        faults.append(f"turned away a good candidate: {complaint.text()}")
+    faults = self_test(context, mutates)
     if faults:
         return self_test_failed(NAME, faults)
     notes = Notes()
@@ -78,6 +66,25 @@ def run(context: Context) -> Result:
         lines=[f"gives    {', '.join(dict.fromkeys(notes.given))}"]
         + ([f"refuses  {refused}"] if refused else []),
     )
+
+
+@one_thread()
+def self_test(context: Context, mutates: bool) -> list[str]:
+    bad = planted(context.good)
+    if mutates:
+        # What eager overwrites it can seldom differentiate: silence is what can be planted.
+        bad = dict([next(iter(bad.items()))])
+    elif not _has_second(context):
+        del bad[SECOND]  # Leaving out what is zero is no mistake.
+    faults = [
+        f"did not catch {name}"
+        for name, candidate in bad.items()
+        if not examine(with_candidate(context, candidate), Notes())
+    ]
+    complaint = examine(with_candidate(context, context.good), Notes())
+    if complaint:
+        faults.append(f"turned away a good candidate: {complaint.text()}")
+    return faults
 
 
 def examine(context: Context, notes: Notes) -> Complaint | None:
