@@ -84,7 +84,7 @@ void Geometry::use_plan(const std::string& file, host::abi::Function& function) 
   std::vector<std::pair<std::string, std::size_t>> numbers;
   const auto add = [&](const std::string& name) {
     try {
-      numbers.emplace_back(name, facts_.find({name, {}, {}}));
+      numbers.emplace_back(name, facts_.find({name, {}, {}}, {}));
     } catch (const Error&) {  // Not known in every call, so the function does not get it.
     }
   };
