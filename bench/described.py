@@ -6,7 +6,7 @@ Edit to result: the text of a loaded operator's kernel is changed, the operator 
 waited for, and the result must be that of the new text. Each edit is compiled, because its text is new.
 Beside it, in the same run, torch.utils.cpp_extension builds the same operator, bias_gelu, from nothing.
 Host time: microseconds a call at 16 x 64, median over rounds that take turns, without waiting for the
-device; the queue is drained before each round. Described operators beside those of the library, which are
+device; the queue is drained before each round, and the folders have not changed for some seconds. Described operators beside those of the library, which are
 registered by hand, and PyTorch's own. Every result is checked before a time is shown.
 
 The marks are those of a GPU. On a CPU the edited kernel runs in the simulator, whose time says nothing of a
@@ -39,6 +39,9 @@ EXAMPLES = HERE.parent / "examples" / "operators"
 MARKS = {"edit_seconds": 0.3, "extension_ratio": 100, "host_ratio": 1.3}
 EDITED = "value[k] = gelu("  # A place of bias_gelu's kernel.
 ROUNDS, CALLS = 51, 100
+# Seconds after a change until the times of the files say that there was no other: until then a call also
+# reads them.
+SETTLED = 2.5
 Call = Callable[[], Any]
 
 
@@ -148,6 +151,7 @@ def main() -> int:
         os.environ["TRUEFUSE_CACHE_DIR"] = str(cache)  # Of this run alone: no edit is known.
         described = {name: loaded(name, folder) for name in ("swish", "bias_gelu", "row_sum")}
         edits = edit_seconds(folder, described["bias_gelu"], device, arguments.repeats)
+        time.sleep(SETTLED)
         with torch.no_grad():
             host = {
                 name: microseconds(calls, device)

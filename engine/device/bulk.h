@@ -62,10 +62,8 @@ TF_DEVICE u64 cache_policy() {
   u64 policy;
   if constexpr (kEviction == Eviction::kFirst) {
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  } else if constexpr (kEviction == Eviction::kLast) {
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   } else {
-    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   }
   return policy;
 }
@@ -77,11 +75,19 @@ TF_DEVICE void bulk_load(void* shared, const void* global, u32 bytes, PhaseBarri
   const u32 address = detail::shared_address(&barrier);
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address), "r"(bytes)
                : "memory");
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1], %2, [%3], %4;" ::"r"(detail::shared_address(shared)),
-      "l"(global), "r"(bytes), "r"(address), "l"(detail::cache_policy<kEviction>())
-      : "memory");
+  if constexpr (kEviction == Eviction::kNormal) {  // No hint: one that says so costs time.
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(detail::shared_address(shared)),
+        "l"(global), "r"(bytes), "r"(address)
+        : "memory");
+  } else {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1], %2, [%3], %4;" ::"r"(detail::shared_address(shared)),
+        "l"(global), "r"(bytes), "r"(address), "l"(detail::cache_policy<kEviction>())
+        : "memory");
+  }
 }
 
 /// In every thread that wrote to shared memory, before the barrier after which one of them calls
@@ -90,11 +96,17 @@ TF_DEVICE void bulk_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: 
 
 template <Eviction kEviction = Eviction::kNormal>
 TF_DEVICE void bulk_store(void* global, const void* shared, u32 bytes) {
-  asm volatile(
-      "cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(
-          global),
-      "r"(detail::shared_address(shared)), "r"(bytes), "l"(detail::cache_policy<kEviction>())
-      : "memory");
+  if constexpr (kEviction == Eviction::kNormal) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
+                 "r"(detail::shared_address(shared)), "r"(bytes)
+                 : "memory");
+  } else {
+    asm volatile(
+        "cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(
+            global),
+        "r"(detail::shared_address(shared)), "r"(bytes), "l"(detail::cache_policy<kEviction>())
+        : "memory");
+  }
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 

@@ -57,6 +57,10 @@ TF_DEVICE u64 max(u64 a, u64 b) { return a < b ? b : a; }
 TF_DEVICE float exp(float x) { return TF_LIBM(expf)(x); }
 TF_DEVICE double exp(double x) { return TF_LIBM(exp)(x); }
 
+/// e^x - 1, as exact near 0. float 1 (from the programming guide) / <=3, double 1 / <=3.
+TF_DEVICE float expm1(float x) { return TF_LIBM(expm1f)(x); }
+TF_DEVICE double expm1(double x) { return TF_LIBM(expm1)(x); }
+
 /// Natural logarithm. float 0.87 / 2, double 1 / <=3.
 TF_DEVICE float log(float x) { return TF_LIBM(logf)(x); }
 TF_DEVICE double log(double x) { return TF_LIBM(log)(x); }

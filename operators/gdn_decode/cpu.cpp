@@ -60,6 +60,10 @@ void copy_bits(const Strided& from, const Strided& to, std::int64_t count) {
 }
 
 float softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
+/// exp(-exponent)
+Decay decay_of(float exponent) {
+  return exponent < 0.69F ? Decay{1, std::expm1(-exponent)} : Decay{0, std::exp(-exponent)};
+}
 
 /// One thread's work, with its memory.
 class Worker {
@@ -81,7 +85,7 @@ class Worker {
     convolved_ = floats(p_.tokens * lanes_);
     weights_ = floats(p_.taps * lanes_);
     bias_ = floats(p_.conv_bias != nullptr ? lanes_ : 0);
-    decay_ = floats(p_.tokens * padded(p_.heads.G));
+    decay_.resize(index(p_.tokens * padded(p_.heads.G)));
     beta_ = floats(p_.tokens * padded(p_.heads.G));
     core_ = floats(p_.tokens * p_.heads.G * values_);
     norm_weight_ = floats(values_);
@@ -240,7 +244,7 @@ class Worker {
     of_heads(*p_.a_log, rate.data());
     for (std::int64_t t = 0; t < p_.tokens; ++t) {
       float* const beta = &beta_[index(t * padded(G))];
-      float* const decay = &decay_[index(t * padded(G))];
+      Decay* const decay = &decay_[index(t * padded(G))];
       const auto widen = [&](const Place& place, float* to) {
         const Strided first = in_row(place, head, 0, sequence, t);
         kernels_.widen[row_code_](first.data, place.group, to, G);
@@ -250,7 +254,7 @@ class Worker {
       for (std::int64_t g = 0; g < G; ++g) {
         const std::size_t i = index(g);
         beta[g] = 1 / (1 + std::exp(-beta[g]));
-        decay[g] = std::exp(-std::exp(rate[i]) * softplus(a[i] + dt[i]));
+        decay[g] = decay_of(std::exp(rate[i]) * softplus(a[i] + dt[i]));
       }
       round_as_stored(beta, G);
     }
@@ -333,7 +337,8 @@ class Worker {
   std::vector<float> convolved_;       ///< [tokens, lanes]; q and k normalised.
   std::vector<float> weights_, bias_;  ///< [taps, lanes], [lanes]
   std::int64_t head_of_weights_ = -1;
-  std::vector<float> decay_, beta_;        ///< [tokens, padded G]
+  std::vector<Decay> decay_;               ///< [tokens, padded G]
+  std::vector<float> beta_;                ///< [tokens, padded G]
   std::vector<float> core_;                ///< [tokens, G, padded V]
   std::vector<float> norm_weight_, gate_;  ///< [padded V]
   std::array<std::vector<float>, 3> gate_scratch_;

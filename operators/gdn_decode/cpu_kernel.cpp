@@ -153,6 +153,11 @@ float dot(const float* a, const float* b, std::int64_t count) {
   return sum(total);
 }
 
+inline Value decayed(const Decay& decay, Value x) {
+  return cpu::fma(Value(decay.part), x, Value(decay.whole) * x);
+}
+inline float decayed(const Decay& decay, float x) { return decay.part * x + decay.whole * x; }
+
 /// The state [V, K]: each row once for its products with k and q, once more, from the nearest
 /// cache, for the update. With S' = decay S: out = S' q + d (k q).
 template <class T>
@@ -170,10 +175,10 @@ void delta_rule_keys_last(const HeadStep& s) {
     };
     for (std::int64_t i = 0; i < whole; i += kWidth) add(cpu::load(from + i), i);
     if (rest != 0) add(load_part(from + whole, rest), whole);
-    const float d = s.beta * (s.v[row] - s.decay * sum(with_k));
-    s.out[row] = s.decay * sum(with_q) + d * kq;
+    const float d = s.beta * (s.v[row] - decayed(s.decay, sum(with_k)));
+    s.out[row] = decayed(s.decay, sum(with_q)) + d * kq;
     const auto updated = [&](Value state, std::int64_t i) {
-      return cpu::fma(Value(d), cpu::load(s.k + i), Value(s.decay) * state);
+      return cpu::fma(Value(d), cpu::load(s.k + i), decayed(s.decay, state));
     };
     for (std::int64_t i = 0; i < whole; i += kWidth) {
       cpu::store(to + i, updated(cpu::load(from + i), i));
@@ -206,14 +211,14 @@ void delta_rule_columns(const HeadStep& s, std::int64_t column, std::int64_t cou
   Value d[kVectors];
   for (int i = 0; i < kVectors; ++i) {
     const std::int64_t at = column + i * kWidth;
-    d[i] = Value(s.beta) * cpu::fma(Value(-s.decay), with_k[i], cpu::load(s.v + at));
-    cpu::store(s.out + at, cpu::fma(d[i], Value(kq), Value(s.decay) * with_q[i]));
+    d[i] = Value(s.beta) * (cpu::load(s.v + at) - decayed(s.decay, with_k[i]));
+    cpu::store(s.out + at, cpu::fma(d[i], Value(kq), decayed(s.decay, with_q[i])));
   }
   for (std::int64_t row = 0; row < s.K; ++row) {
     const Value k(s.k[row]);
     for (int i = 0; i < kVectors; ++i) {
       const std::int64_t left = count - i * kWidth;
-      const Value state = cpu::fma(d[i], k, Value(s.decay) * load(row, i));
+      const Value state = cpu::fma(d[i], k, decayed(s.decay, load(row, i)));
       T* const at = to + row * s.V + i * kWidth;
       left >= kWidth ? cpu::store(at, state) : store_part(at, state, left);
     }

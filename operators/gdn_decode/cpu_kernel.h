@@ -10,6 +10,12 @@ namespace truefuse::gdn_decode {
 // lies beyond count is read and written freely, but its values matter to nobody.
 inline constexpr std::int64_t kPad = 16;
 
+/// alpha as 0 or 1 and its distance from that, the nearer one: one of 0.999 is then as exact as
+/// what it takes away, which is what a thousand steps add up.
+struct Decay {
+  float whole, part;
+};
+
 /// The recurrent state of one value head in one slot, and what one token does to it.
 struct HeadStep {
   const void* from;  ///< State before the token.
@@ -18,7 +24,7 @@ struct HeadStep {
   const float* k;    ///< [K], normalised; likewise.
   const float* v;    ///< [V]
   float* out;        ///< [V]
-  float decay;       ///< alpha
+  Decay decay;       ///< alpha
   float beta;
   std::int64_t K, V;
 };

@@ -199,7 +199,7 @@ struct GateInputs {
   }
   TF_DEVICE float decay() const {
     const float rate = tf::exp(tf::to_float(a_log));
-    return tf::exp(-rate * softplus(tf::to_float(a) + tf::to_float(dt_bias)));
+    return decay_of(rate * softplus(tf::to_float(a) + tf::to_float(dt_bias)));
   }
   TF_DEVICE float beta() const { return stored(sigmoid(tf::to_float(b))); }
 };

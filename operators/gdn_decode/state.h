@@ -75,7 +75,7 @@ struct Tile {
 TF_DEVICE void apply(Tile& tile, const Keys& keys, float* token, int unit, bool valid, int lane) {
   const int value_at = valid ? unit * kValues : 0;
   const int group = value_at / kHeadValues;
-  const float decay = token[kDecay + group];
+  const Decay decay(token[kDecay + group]);
   const float beta = token[kDecay + TF_G + group];
   float* const value = token + kCore + value_at;
   TF_UNROLL for (int v = 0; v < kValues; ++v) {
@@ -86,12 +86,12 @@ TF_DEVICE void apply(Tile& tile, const Keys& keys, float* token, int unit, bool 
     }
     // The value is added by the lane that puts the core in its place below.
     const float own = lane == 0 && valid ? value[v] : 0.0f;
-    const float delta = beta * tf::subgroup_sum<kLanes>(tf::fma(-decay, with_k, own));
+    const float delta = beta * tf::subgroup_sum<kLanes>(own - decay.of(with_k));
     with_q = tf::subgroup_sum<kLanes>(with_q);
     TF_UNROLL for (int e = 0; e < kKeys; ++e) {
-      tile.at[e][v] = tf::fma(delta, keys.k[e], decay * tile.at[e][v]);
+      tile.at[e][v] = tf::fma(delta, keys.k[e], decay.of(tile.at[e][v]));
     }
-    if (lane == 0 && valid) value[v] = tf::fma(delta, keys.kq, decay * with_q);
+    if (lane == 0 && valid) value[v] = tf::fma(delta, keys.kq, decay.of(with_q));
   }
 }
 

@@ -50,6 +50,20 @@ TF_DEVICE float silu(float x) {
   return sizeof(Row) == 2 ? x * sigmoid(x) : x / (1.0f + tf::exp(-x));
 }
 
+// What a token leaves of the state, in (0, 1], kept as its distance from the nearer one of 0 and 1:
+// a decay of 0.999 is then as exact as what it takes away, which is what a thousand steps add up.
+// Where it is counted from 1 its sign is set, at 1 itself, too.
+TF_DEVICE float decay_of(float exponent) {
+  return exponent < 0.69f ? tf::expm1(-exponent) : tf::exp(-exponent);
+}
+struct Decay {
+  float whole, part;
+
+  TF_DEVICE explicit Decay(float kept)
+      : whole(tf::bit_cast<tf::i32>(kept) < 0 ? 1.0f : 0.0f), part(kept) {}
+  TF_DEVICE float of(float x) const { return tf::fma(part, x, whole * x); }
+};
+
 // A rounding point of transformers.
 TF_DEVICE float stored(float x) {
 #if TF_TRANSFORMERS

@@ -10,7 +10,7 @@ import torch
 
 HERE = Path(__file__).resolve().parents[1] / "operators/gdn_decode"
 sys.path.insert(0, str(HERE))
-from gdn import LAYOUTS, Problem, bits, distance  # noqa: E402
+from gdn import LAYOUTS, Problem, bits, distance, only_decaying, worst_ulp  # noqa: E402
 
 OP = torch.ops.truefuse.gdn_decode.default
 
@@ -77,6 +77,17 @@ def test_head_sizes_and_orders(rounding, order, K, V):
 @pytest.mark.parametrize("state_dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_dtypes(dtype, state_dtype):
     assert_right(Problem(K=64, V=64, dtype=dtype, state_dtype=state_dtype, tokens=3))
+
+
+@pytest.mark.parametrize("order", ["[HV,V,K]", "[HV,K,V]"])
+@pytest.mark.parametrize("batch", [1, 40])
+def test_a_slow_decay_is_as_exact_as_what_it_takes_away(order, batch):
+    problem = only_decaying(H=16, K=128, V=128, batch=batch)
+    gpu = OnGpu(problem, state_layout=order)
+    gpu()
+    state = gpu.state.cpu()
+    state = state.transpose(-1, -2) if order == "[HV,V,K]" else state
+    assert worst_ulp(state, problem.expected().states[:, -1]) < 0.6
 
 
 def test_tokens_in_one_call_or_in_several():

@@ -131,6 +131,19 @@ class Problem:
         return reference.decode(self.window, self.state, self.rows, self.weights, rounded)
 
 
+def only_decaying(**sizes: Any) -> Problem:
+    """Its state takes nothing up, and loses a thousandth or so."""
+    problem = Problem(dtype=torch.float32, slow=True, **sizes)
+    problem.rows.b.fill_(-100)
+    return problem
+
+
+def worst_ulp(got: Tensor, want: Tensor) -> float:
+    """Of float32 beside float64."""
+    unit = torch.finfo(torch.float32).eps * torch.exp2(torch.frexp(want).exponent.double() - 1)
+    return float(((got.double() - want).abs() / unit).max())
+
+
 def distance(got: Tensor, want: Tensor) -> float:
     """Relative L2; 0 where both are zero."""
     return float((got.double() - want.double()).norm() / want.double().norm().clamp(min=1e-30))

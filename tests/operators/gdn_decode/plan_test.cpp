@@ -98,8 +98,8 @@ TEST(GdnDecodePlan, BlocksShareAKeyHeadWhereThereAreFewAndStreamWhereThereAreMan
   EXPECT_EQ(many.grid.x, 256U);  // 512 key heads: two for each block, and 264 blocks would fit.
   EXPECT_GT(many.shared_bytes, 96U << 10U);
   // Hints to the L2 cache only where blocks go on to more than it holds.
-  EXPECT_EQ(constant(many, "TF_OVERFLOWS"), 1);
-  EXPECT_EQ(constant(launch_of(16, kHopper), "TF_OVERFLOWS"), 0);
+  EXPECT_EQ(constant(many, "TF_OVERFLOWS"), 0);
+  EXPECT_EQ(constant(launch_of(64, kHopper), "TF_OVERFLOWS"), 1);
   for (const std::int64_t batch : {1, 32}) {
     const Launch launch = launch_of(batch, kPortable);
     EXPECT_EQ(constant(launch, "TF_SPLIT"), 1);

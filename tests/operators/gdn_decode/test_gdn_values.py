@@ -1,8 +1,12 @@
 """gdn_decode on the CPU against the float64 reference: shapes, layouts, dtypes, strides, gates."""
 
+import contextlib
+
 import pytest
 import torch
-from gdn import LAYOUTS, Problem, bits, distance
+from gdn import LAYOUTS, Problem, bits, distance, only_decaying, worst_ulp
+
+from truefuse import simulate
 
 HALF = 2.5e-3  # rounding the output to bfloat16
 TRANSPOSED = "[HV,K,V]"
@@ -53,6 +57,20 @@ def test_dtypes(dtype, state_dtype, tokens):
             Problem(K=40, V=24, dtype=dtype, state_dtype=state_dtype, tokens=tokens),
             state_layout=state_layout,
         )
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim:wave64"])
+@pytest.mark.parametrize("state_layout", ["[HV,V,K]", TRANSPOSED])
+def test_a_slow_decay_is_as_exact_as_what_it_takes_away(device, state_layout):
+    """Rounding the state is half a unit; a decay that is rounded near 1 would be as much again, and the
+    same in every step."""
+    problem = only_decaying(H=1, G=2, K=32, V=32)
+    simulated = simulate.Simulated(simulate.Device(device, ("none",)))
+    with simulated if device != "cpu" else contextlib.nullcontext():
+        _, _, state = problem.call(state_layout=state_layout)
+    if state_layout == "[HV,V,K]":
+        state = state.transpose(-1, -2)
+    assert worst_ulp(state, problem.expected().states[:, -1]) < 0.6
 
 
 @pytest.mark.parametrize("other", [torch.float32, torch.float16, torch.bfloat16])
