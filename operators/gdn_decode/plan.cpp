@@ -159,8 +159,8 @@ void choose_form(const Problem& p, const DeviceFacts& device, Choice& c) {
   Choice streaming = c;
   streaming.stream = true;
   streaming.chunk_rows = chunk_rows(streaming, device);
-  // Hints to the cache: on an H200 slower by 4 % where each block has one task (50 MB), no faster with
-  // two, and faster by 1 % with four and more.
+  // Hints to the cache: on an H200 slower by 4 % where each block has one task (50 MB), no faster
+  // with two, and faster by 1 % with four and more.
   streaming.overflows = tasks_of_a_block(tasks, device) > 2;
   if (streaming.chunk_rows > 0) c = streaming;
 }

@@ -94,4 +94,5 @@ def test_schema_and_contract_must_agree_on_what_is_written(tmp_path):
     done = run(build(tmp_path, False, "accumulate", "-DWRONG_SCHEMA"))
     assert done.returncode != 0
     assert "its schema accumulate(Tensor total" in done.stderr
-    assert "differ in the arguments" in done.stderr
+    assert "differ: total is mutated in the contract" in done.stderr
+    assert "in the schema it must be Tensor(a!)" in done.stderr
