@@ -42,14 +42,18 @@ stage() {
 all() {
   nvidia-smi 2> /dev/null || rocminfo 2> /dev/null | grep -E 'Marketing Name|gfx' || true
   stage build 300 "$python" scripts/dev.py build
+  ((failed == 0)) || return
   # The last line says where the package is and what else has to be importable.
   local paths
   paths=$("$python" scripts/dev.py paths) || { failed=1; return; }
   paths=${paths##*$'\n'}
   export PYTHONPATH=$paths PYTHONUNBUFFERED=1 PYTHONPYCACHEPREFIX=$PWD/build/pycache
   stage doctor 120 "$python" -m truefuse doctor
-  stage tests 400 "$python" -m pytest tests/gpu
-  stage adversarial 400 "$python" -m pytest tests/adversarial
+  # Most of their time is compiling; together they need a few GB of the device's memory.
+  local spread=()
+  ! "$python" -c 'import xdist' 2> /dev/null || spread=(-n 4)
+  stage tests 400 "$python" -m pytest "${spread[@]}" tests/gpu
+  stage adversarial 400 "$python" -m pytest "${spread[@]}" tests/adversarial
   local case operator
   for case in operators/*/case.py; do
     operator=$(basename "$(dirname "$case")")
