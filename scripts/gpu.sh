@@ -49,9 +49,11 @@ all() {
   paths=${paths##*$'\n'}
   export PYTHONPATH=$paths PYTHONUNBUFFERED=1 PYTHONPYCACHEPREFIX=$PWD/build/pycache
   stage doctor 120 "$python" -m truefuse doctor
-  # Most of their time is compiling; together they need a few GB of the device's memory.
-  local spread=()
-  ! "$python" -c 'import xdist' 2> /dev/null || spread=(-n 4)
+  # Most of their time is compiling; a test of more than 2^31 elements needs 20 GB of the device.
+  local spread=() workers
+  workers=$("$python" -c 'import xdist, torch
+print(min(4, torch.cuda.get_device_properties(0).total_memory // 20_000_000_000))' 2> /dev/null)
+  ((${workers:-0} < 2)) || spread=(-n "$workers")
   stage tests 400 "$python" -m pytest "${spread[@]}" tests/gpu
   stage adversarial 400 "$python" -m pytest "${spread[@]}" tests/adversarial
   local case operator
