@@ -100,7 +100,7 @@ class Case:
     edge_sizes: Sequence[Size] = ((1, 1), (2, 3), (3, 255), (2, 256), (5, 257), (7, 31), (1, 1009))
     numeric_size: Size = (128, 512)
     timing_sizes: Sequence[Size] = ((1024, 768), (4096, 1024), (8192, 2048))
-    timing_dtype: torch.dtype = torch.float32
+    timing_dtype: torch.dtype | None = None  # None: float32, or the first of `dtypes`
     timing_mode: Mode | None = None  # None: the first of `modes`
     # Why a baseline makes copies that could be left out, or computes in float64: for instance that the
     # model does.
@@ -140,6 +140,12 @@ class Case:
 
     def tolerance_for(self, dtype: torch.dtype) -> Tolerance:
         return self.tolerance.get(dtype, DEFAULT_TOLERANCE[dtype])
+
+    @property
+    def timed_dtype(self) -> torch.dtype:
+        if self.timing_dtype is not None:
+            return self.timing_dtype
+        return torch.float32 if torch.float32 in self.dtypes else self.dtypes[0]
 
     @property
     def timed_mode(self) -> Mode:
@@ -244,6 +250,11 @@ def _checked(found: Any, path: Path) -> Case:
         raise NotFound(
             f"case file '{path}' defines no case: it needs `case = truefuse.case.Case(...)` or a "
             "function `def case()` that returns one."
+        )
+    if found.timed_dtype not in found.dtypes:
+        raise CaseError(
+            f"case file '{path}': timing_dtype is {found.timed_dtype}, which is none of its dtypes "
+            f"({', '.join(map(str, found.dtypes))}); name one that the gates have judged."
         )
     object.__setattr__(found, "source", path)
     return found

@@ -90,12 +90,12 @@ def _random(context: Context) -> Iterator[str]:
 def _real(context: Context) -> Iterator[str]:
     case = context.case
     for size in case.timing_sizes:
-        inputs = context.inputs(size, case.timing_dtype, case.kinds[0], "real")
+        inputs = context.inputs(size, case.timed_dtype, case.kinds[0], "real")
         mode = case.timed_mode
         complaint = coarse_error(context, inputs, mode, context.candidate(inputs, mode))
         if complaint:
             raise Failed(f"{list(size)}: {complaint}")
-        yield f"{' × '.join(map(str, size))} {short(case.timing_dtype)}: every element right"
+        yield f"{' × '.join(map(str, size))} {short(case.timed_dtype)}: every element right"
 
 
 def _model(context: Context) -> Iterator[str]:

@@ -157,7 +157,7 @@ class _Shape:
         self.progress("cached, memory")
         return {
             "size": list(self.size),
-            "dtype": short(case.timing_dtype),
+            "dtype": short(case.timed_dtype),
             "mode": mode_name(self.mode),
             "sets": len(sets),
             "cold": sets.cold,
@@ -304,7 +304,7 @@ class _Shape:
         operations = case.operations(self.sets.inputs[0], self.mode)
         least, rate = 0.0, 0.0
         for _ in range(2):  # A busy machine may have shown too little the first time.
-            rate = max(rate, arithmetic.measured(self.context, case.timing_dtype))
+            rate = max(rate, arithmetic.measured(self.context, case.timed_dtype))
             least = arithmetic.floor_seconds(self.context, operations, rate)
             if seconds >= least:
                 return

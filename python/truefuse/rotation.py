@@ -52,7 +52,7 @@ class Sets:
 
     def _make(self, size: Size, number: int) -> Inputs:
         case = self._context.case
-        return self._context.inputs(size, case.timing_dtype, case.kinds[0], "timing", number)
+        return self._context.inputs(size, case.timed_dtype, case.kinds[0], "timing", number)
 
     def distinct(self) -> range:
         return range(min(DISTINCT, len(self)))

@@ -1,6 +1,7 @@
 """Finding cases, and the shipped case's own mathematics."""
 
 import math
+from dataclasses import replace
 
 import mpmath
 import pytest
@@ -87,6 +88,21 @@ def test_exact_does_not_round_the_sum(bias_gelu):
     with mpmath.workdps(30):
         slope = mpmath.ncdf(1) + mpmath.npdf(1)
         assert abs((with_bias - without) / mpmath.mpf(2) ** -60 - slope) < 1e-9
+
+
+def test_what_is_timed_has_been_judged(bias_gelu, tmp_path):
+    assert bias_gelu.timed_dtype == torch.float32
+    halves = (torch.bfloat16, torch.float16)
+    assert replace(bias_gelu, dtypes=halves).timed_dtype == torch.bfloat16
+    assert replace(bias_gelu, timing_dtype=torch.float16).timed_dtype == torch.float16
+    file = tmp_path / "timed.py"
+    file.write_text(
+        "import dataclasses, torch, truefuse.case\n"
+        "case = dataclasses.replace(truefuse.case.load('bias_gelu'), dtypes=(torch.float16,),\n"
+        "                           timing_dtype=torch.bfloat16)\n"
+    )
+    with pytest.raises(cases.CaseError, match=r"timing_dtype is torch\.bfloat16, which is none of"):
+        cases.load(str(file))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -128,7 +128,7 @@ def needless(context: Context, baseline: Callable[..., Any]) -> list[tuple[str, 
 def doubles(context: Context, baseline: Callable[..., Any]) -> list[tuple[str, str]]:
     """[(operator, call)] of the modes in which a baseline computes in float64, where no input is of it."""
     case = context.case
-    inputs = context.inputs(case.medium_size, case.timing_dtype, case.kinds[0], NAME)
+    inputs = context.inputs(case.medium_size, case.timed_dtype, case.kinds[0], NAME)
     if any(value.dtype == torch.float64 for value in tensors(inputs).values()):
         return []
     found = []

@@ -122,7 +122,7 @@ def _blocked_default(
 def _early_consumer(context: Context, stream: torch.cuda.Stream, mode: Mode) -> Complaint | None:
     case = context.case
     size = max(case.timing_sizes, key=lambda one: torch.Size(one).numel())
-    inputs = context.inputs(size, case.timing_dtype, case.kinds[0], NAME, "large")
+    inputs = context.inputs(size, case.timed_dtype, case.kinds[0], NAME, "large")
     consumer = torch.cuda.Stream(context.device)
     wanted = context.candidate(inputs, mode)
     for _ in range(REPEATS):
