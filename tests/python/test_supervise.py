@@ -1,6 +1,8 @@
 """A case that raises, hangs, crashes or exits is a verdict, and the report is written all the same."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -128,3 +130,36 @@ def test_a_worker_that_does_not_start_is_not_the_cases_fault():
     found = supervise.run(Request("mine", "cpu", 1, command=(sys.executable, "-c", "1 / 0")))
     assert (found.verdict, found.results[0].gate) == (Verdict.UNKNOWN, START)
     assert "ZeroDivisionError" in found.results[0].traceback
+
+
+# Fresh pages of each call, as a check alternates candidate and baseline, at 3 and at 16 MiB.
+PAGES = """
+import resource
+import torch, torch.nn.functional as F, truefuse
+def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for shape in (1024, 768), (4096, 1024):
+    xs, bias = [torch.randn(shape) for _ in range(8)], torch.randn(shape[1])
+    candidate = lambda x: truefuse.bias_gelu(x, bias, approximate="tanh")
+    baseline = lambda x: F.gelu(x + bias, approximate="tanh")
+    found = []
+    for i in range(24):
+        for call in candidate, baseline:
+            before = faults()
+            result = call(xs[i % 8])
+            found.append(faults() - before)
+            del result
+    print(sum(pages > 500 for pages in found[8:]))
+"""
+
+
+def test_no_call_waits_for_pages_that_another_had(tmp_path):
+    """As a rule in glibc 2.36 every third call of 16 MiB would."""
+    for name, value in supervise.KEPT_MEMORY.items():
+        found = check(tmp_path, loading=f"assert os.environ[{name!r}] == {value!r}")
+        assert [one.status for one in found.results] == [Status.PASS]
+    run = subprocess.run(
+        [sys.executable, "-c", PAGES], capture_output=True, text=True,
+        env={**os.environ, **supervise.KEPT_MEMORY, "PYTHONPATH": ":".join(sys.path)},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert max(int(line) for line in run.stdout.split()) <= 1
