@@ -210,10 +210,11 @@ def _again(context: Context, plain: Inputs, mode: Mode, notes: Notes) -> Complai
     sent = derivatives.incoming(context, plain, mode)
     where = f"twice through one graph: {describe(plain, mode)}"
     try:
-        passes = derivatives.passes(context.case.candidate, plain, mode, wanted, sent, count=2)
-        first = next(passes)
-        kept = {key: tensor.clone() for key, tensor in first.items()}
-        second = next(passes)
+        with context.running():
+            passes = derivatives.passes(context.case.candidate, plain, mode, wanted, sent, count=2)
+            first = next(passes)
+            kept = {key: tensor.clone() for key, tensor in first.items()}
+            second = next(passes)
         context.synchronize()
     except RuntimeError as error:
         text = str(error).splitlines()[0]
