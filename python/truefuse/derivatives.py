@@ -68,13 +68,7 @@ def passes(
     count: int = 1,
 ) -> Iterator[Results]:
     """`gradients` of one call, `count` times from the same graph."""
-    with torch.enable_grad():
-        leaves = {name: inputs[name].detach().requires_grad_() for name in wanted}
-        outputs = tuple(
-            out
-            for out in as_tuple(function(*(inputs | leaves).values(), **mode))
-            if is_floating(out)
-        )
+    leaves, outputs = _on_leaves(function, inputs, mode, wanted)
     if not outputs or not any(out.requires_grad for out in outputs):
         raise Missing("gradients are silently missing")
     for left in reversed(range(count)):
@@ -83,15 +77,33 @@ def passes(
             options["retain_graph"] = True
         with torch.enable_grad():
             if callable(gradient):
-                found = torch.autograd.grad(gradient(outputs), [*leaves.values()], **options)
+                found = torch.autograd.grad(gradient(outputs), leaves, **options)
             else:
-                pairs = [(o, g) for o, g in zip(outputs, gradient, strict=True) if o.requires_grad]
-                ends, sent = zip(*pairs, strict=True)
-                found = torch.autograd.grad(ends, [*leaves.values()], sent, **options)
+                ends, sent = _ends(outputs, gradient)
+                found = torch.autograd.grad(ends, leaves, sent, **options)
         for name, tensor in zip(wanted, found, strict=True):
             if tensor is None:
                 raise Missing(f"the gradient of '{name}' is silently missing")
         yield {f"gradient of {name}": tensor for name, tensor in zip(wanted, found, strict=True)}
+
+
+def _on_leaves(
+    function: Callable[..., Any], inputs: Inputs, mode: Mode, wanted: Sequence[str]
+) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+    """The inputs of those names, which can be differentiated by, and the floating outputs of a call."""
+    leaves = {name: inputs[name].detach().requires_grad_() for name in wanted}
+    with torch.enable_grad():
+        outputs = as_tuple(function(*(inputs | leaves).values(), **mode))
+    return [*leaves.values()], tuple(out for out in outputs if is_floating(out))
+
+
+def _ends(
+    outputs: tuple[Tensor, ...], sent: tuple[Tensor, ...]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """The outputs that can be differentiated, and their gradients."""
+    pairs = [(o, g) for o, g in zip(outputs, sent, strict=True) if o.requires_grad]
+    ends, given = zip(*pairs, strict=True)
+    return ends, given
 
 
 def has_second(
@@ -103,20 +115,17 @@ def has_second(
 ) -> bool:
     """Whether the gradients themselves change with any of the inputs; those of a linear function and of
     a piecewise linear one do not. True too where the function cannot be differentiated twice."""
+    leaves, outputs = _on_leaves(function, inputs, mode, wanted)
     with torch.enable_grad():
-        leaves = {name: inputs[name].detach().requires_grad_() for name in wanted}
-        outputs = as_tuple(function(*(inputs | leaves).values(), **mode))
-        floating = [out for out in outputs if is_floating(out)]
-        pairs = [(o, g) for o, g in zip(floating, sent, strict=True) if o.requires_grad]
-        ends, given = zip(*pairs, strict=True)
+        ends, given = _ends(outputs, sent)
         options = {"create_graph": True, "allow_unused": True}
-        first = torch.autograd.grad(ends, [*leaves.values()], given, **options)
+        first = torch.autograd.grad(ends, leaves, given, **options)
         # A plain sum of gradients is constant where they cancel, as those of a softmax do.
         weighted = [(t * t.detach()).sum() for t in first if t is not None and t.requires_grad]
         if not weighted:
             return False
         try:
-            second = torch.autograd.grad(sum(weighted), [*leaves.values()], allow_unused=True)
+            second = torch.autograd.grad(sum(weighted), leaves, allow_unused=True)
         except RuntimeError:
             return True
     return any(t is not None and bool(t.ne(0).any()) for t in second)

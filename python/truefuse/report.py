@@ -107,12 +107,13 @@ def _xml(text: str) -> str:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Writes a file that others see whole or not at all."""
+    """Writes a file that others see whole or not at all, with the permissions of the one before."""
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, mode)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

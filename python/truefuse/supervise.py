@@ -32,16 +32,14 @@ WORKER = (sys.executable, "-m", "truefuse.worker")
 STEP_SECONDS = {"cpu": 600.0, "cuda": 300.0, "sim": 900.0}
 START_SECONDS = 180.0  # importing PyTorch on a busy machine
 TAIL = 4000  # characters of what a child that died has said
-
-
-class NoCase(Exception):
-    """There is no case to check: a usage error, and the text is for the user."""
-
-
 # glibc returns freed memory to the system and asks for it again as it has come to expect: every third call
 # of one kernel would wait for thousands of pages. So it keeps all that it allocates in pieces of up to 32
 # MiB, the most that it can be told.
 KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 62)}
+
+
+class NoCase(Exception):
+    """There is no case to check: a usage error, and the text is for the user."""
 
 
 class NoDevice(Exception):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from truefuse import supervise
+from truefuse.report import replace_file
 from truefuse.verdict import Status
 
 THREADS, ROWS = (128, 256, 512), (1, 2, 4)
@@ -152,17 +153,7 @@ def save(path: Path, arch: str, operator: str, chosen: dict[str, Policy]) -> Non
     ]
     new = [lines(policy, arch, operator, (dtype,)).strip() for dtype, policy in chosen.items()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A process that reads meanwhile sees the old file or the new one.
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=path.parent, prefix=f"{path.name}.", delete=False
-    ) as file:
-        file.write("".join(f"{line}\n" for line in (*kept, *new)))
-    try:
-        os.chmod(file.name, path.stat().st_mode & 0o777 if path.exists() else 0o644)
-        os.replace(file.name, path)
-    except OSError:
-        os.unlink(file.name)
-        raise
+    replace_file(path, "".join(f"{line}\n" for line in (*kept, *new)))
 
 
 def user_file() -> Path:
