@@ -16,11 +16,11 @@
 // TF_STATE, TF_A_LOG, TF_DT_BIAS, TF_NORM (-1: no norm); TF_KEYS_LAST; TF_TRANSFORMERS (rounding),
 // TF_SIGMOID; where the segments of the rows are: TF_<segment>_BASE, _HEAD, _GROUP, _INNER for Q,
 // K, V, Z, B, A. How it is done: TF_TOKENS (1, or 0: the launch says), TF_SPLIT, TF_STREAM,
-// TF_OVERFLOWS (the states of a call are more than the L2 cache holds),
-// TF_VECTOR (elements of the state in one access), TF_LANES and TF_DEPTH (state.h), TF_RESIDENT
-// (blocks that should fit a multiprocessor at a time); and what lies together, aligned, so that it
-// is accessed at once: TF_PAIRS, two channels in rows and weights, TF_CHANNELS_TOGETHER, in
-// conv_state too; TF_OUTPUTS_TOGETHER, a lane's part of z and out.
+// TF_OVERFLOWS (the states of a call are more than the L2 cache holds), TF_VECTOR (elements of the
+// state in one access), TF_LANES and TF_DEPTH (state.h), TF_RESIDENT (blocks that should fit a
+// multiprocessor at a time); and what lies together, aligned, so that it is accessed at once:
+// TF_PAIRS, two channels in rows and weights, TF_CHANNELS_TOGETHER, in conv_state too;
+// TF_OUTPUTS_TOGETHER, a lane's part of z and out.
 
 #include "inputs.h"
 #include "output.h"
