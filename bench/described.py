@@ -30,6 +30,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from timing import host_microseconds
 
 import truefuse
 from truefuse import environment, simulate
@@ -38,7 +39,6 @@ HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent / "examples" / "operators"
 MARKS = {"edit_seconds": 0.3, "extension_ratio": 100, "host_ratio": 1.3}
 EDITED = "value[k] = gelu("  # A place of bias_gelu's kernel.
-ROUNDS, CALLS = 51, 100
 # Seconds after a change until the times of the files say that there was no other: until then a call also
 # reads them.
 SETTLED = 2.5
@@ -122,19 +122,6 @@ def host_calls(device: str, described: dict[str, Any]) -> dict[str, dict[str, Ca
     return calls
 
 
-def microseconds(calls: dict[str, Call], device: str) -> dict[str, float]:
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            if device != "cpu":
-                torch.cuda.synchronize()
-            begin = time.perf_counter()
-            for _ in range(CALLS):
-                call()
-            samples[name].append((time.perf_counter() - begin) / CALLS * 1e6)
-    return {name: statistics.median(values[1:]) for name, values in samples.items()}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -154,7 +141,7 @@ def main() -> int:
         time.sleep(SETTLED)
         with torch.no_grad():
             host = {
-                name: microseconds(calls, device)
+                name: host_microseconds(calls)
                 for name, calls in host_calls(device, described).items()
             }
         extension = extension_seconds(gpu)

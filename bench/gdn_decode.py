@@ -22,6 +22,7 @@ from types import ModuleType
 
 import torch
 import torch.nn.functional as F
+from timing import graph_microseconds
 
 import truefuse
 from truefuse import environment
@@ -198,27 +199,8 @@ class FlaChain:
 
 
 def microseconds(call: Callable[[int], object], sets: int) -> float:
-    calls = max(20, min(sets, 100))
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for i in range(2):
-            call(i)
-    stream.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for i in range(calls):
-            call(i % sets)
-    for _ in range(2):
-        graph.replay()
-    times = []
-    for _ in range(15):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3 / calls)
-    return statistics.median(times)
+    calls = [partial(call, i % sets) for i in range(max(20, min(sets, 100)))]
+    return statistics.median(graph_microseconds(calls, kept=0, replays=15))
 
 
 def row(maths: ModuleType, batch: int, heads: int) -> dict:

@@ -13,15 +13,14 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from timing import host_microseconds
 
 import truefuse
 from truefuse import environment
@@ -32,7 +31,6 @@ WORDS = {
     "qkvz_layout": "q=H K | k=H K | v=H G V | z=H G V", "ba_layout": "b=H G | a=H G",
     "state_layout": "[HV,V,K]", "rounding": "fp32", "norm_eps": 1e-6, "gate_activation": "silu", **SIZES,
 }  # fmt: skip
-ROUNDS, CALLS = 51, 200
 
 
 def do_nothing() -> Any:
@@ -91,20 +89,6 @@ def cases(device: str, operators: dict[str, Any]) -> dict[str, dict[str, Callabl
     }
 
 
-def measure(calls: dict[str, Callable[[], Any]], device: str) -> dict[str, float]:
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            if device != "cpu":
-                torch.cuda.synchronize()
-            count = CALLS if device == "cpu" else CALLS // 4  # A queue that is full would wait.
-            begin = time.perf_counter()
-            for _ in range(count):
-                call()
-            samples[name].append((time.perf_counter() - begin) / count * 1e6)
-    return {name: statistics.median(values[1:]) for name, values in samples.items()}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
@@ -114,7 +98,7 @@ def main() -> int:
     rows = {}
     with torch.no_grad():
         for name, calls in cases(arguments.device, operators).items():
-            rows[name] = measure(calls, arguments.device)
+            rows[name] = host_microseconds(calls)
             ours, least = rows[name]["gdn_decode"], rows[name].get("do_nothing")
             beside = f", doing nothing {least:.2f} µs, ratio {ours / least:.2f}" if least else ""
             print(f"{name:<26}gdn_decode {ours:.2f} µs{beside}", flush=True)
