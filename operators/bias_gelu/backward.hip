@@ -7,7 +7,7 @@
 // of partial sums; or as the result, where one tile has all rows.
 //
 // Constants: TF_STAGE (1 gradients, 2 sum), TF_STORAGE (see StorageOf), TF_EXACT, TF_VECTOR,
-// TF_ROWS, TF_ONE_ROW_DIM, TF_THREADS.
+// TF_ROWS, TF_SHORT_ROWS (see RowIndexOf), TF_THREADS.
 
 #include "truefuse/device.h"
 #include "truefuse/operators/common/device_arithmetic.h"
@@ -43,6 +43,9 @@ TF_DEVICE void add_over_rows(Value* shared, Value (&values)[count],
 
 #if TF_STAGE == 1
 
+// The plan's grid is one round of blocks.
+#define TF_RESIDENT (TF_VECTOR > 1 && TF_SHORT_ROWS ? 1280 / TF_THREADS : 1)
+
 using Vector = tf::Vector<Storage, TF_VECTOR>;
 constexpr Gelu kForm = TF_EXACT ? Gelu::kExact : Gelu::kTanh;
 
@@ -54,7 +57,7 @@ TF_DEVICE Vector load_columns(const Storage* row, tf::i64 column, tf::i64 stride
   return values;
 }
 
-TF_KERNEL(TF_THREADS)
+TF_KERNEL_RESIDENT(TF_THREADS, TF_RESIDENT)
 void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums,
                         const Storage* grad_out, const Storage* x, const Storage* bias,
                         tf::i64 rows, tf::i64 hidden, tf::i64 grad_stride, tf::i64 bias_stride,
@@ -66,26 +69,23 @@ void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums
   const tf::u32 thread_y = tf::thread_x() >> threads_x_log2;
   const tf::u32 threads_y = kThreads >> threads_x_log2;
 
+  using Index = RowIndexOf<TF_SHORT_ROWS>::Type;
   for (tf::u32 tile = tf::block_x(); tile < tiles.count; tile += tf::grid_dim_x()) {
-    const TilePlace place = place_of(tiles, tile);
-    const tf::i64 column = static_cast<tf::i64>(
-        static_cast<tf::u64>(place.column_tile) * tiles.columns + thread_x * TF_VECTOR);
-    tf::i64 row =
-        static_cast<tf::i64>(static_cast<tf::u64>(place.row_tile) * tiles.rows + thread_y);
+    const auto place = place_of<Index>(tiles, tile);
+    const Index column = place.column + thread_x * TF_VECTOR;
+    Index row = place.row + thread_y;
     Value sums[TF_VECTOR] = {};
-    if (column < hidden) {
+    if (column < static_cast<Index>(hidden)) {
       const Vector bias_values = load_columns(bias, column, bias_stride, bias_is_whole);
-      for (tf::u32 done = 0; done < rows_each && row < rows; done += TF_ROWS) {
-        const tf::i64 rows_left = rows - row;
+      for (tf::u32 done = 0; done < rows_each && row < static_cast<Index>(rows); done += TF_ROWS) {
+        const Index rows_left = static_cast<Index>(rows) - row;
         Vector x_values[TF_ROWS], grad_values[TF_ROWS];
         TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
           const tf::u32 down = r * threads_y;
           if (r == 0 || down < rows_left) {
-            x_values[r] =
-                tf::load<TF_VECTOR>(x + row_offset<TF_ONE_ROW_DIM>(x_map, row, down) + column);
-            grad_values[r] =
-                load_columns(grad_out + row_offset<TF_ONE_ROW_DIM>(grad_map, row, down), column,
-                             grad_stride, grad_is_whole);
+            x_values[r] = tf::load<TF_VECTOR>(x + row_offset(x_map, row + down) + column);
+            grad_values[r] = load_columns(grad_out + row_offset(grad_map, row + down), column,
+                                          grad_stride, grad_is_whole);
           }
         }
         TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
@@ -101,7 +101,7 @@ void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums
               sums[i] += gradients[i];
             }
             if (grad_x) {
-              tf::store(grad_x + (row + down) * hidden + column,
+              tf::store(grad_x + row_offset(row + down, hidden) + column,
                         tf::from_float<Storage>(gradients));
             }
           }
@@ -111,7 +111,7 @@ void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums
     }
     if (!partial_sums && !grad_bias) continue;
     add_over_rows<TF_VECTOR>(shared, sums, threads_x_log2);
-    if (thread_y > 0 || column >= hidden) continue;
+    if (thread_y > 0 || column >= static_cast<Index>(hidden)) continue;
     TF_UNROLL for (int i = 0; i < TF_VECTOR; ++i) {
       if (partial_sums) {
         partial_sums[place.row_tile * hidden + column + i] = sums[i];
@@ -135,8 +135,15 @@ void bias_gelu_backward_sum(Storage* grad_bias, const Value* partial_sums, tf::i
         static_cast<tf::i64>((static_cast<tf::u64>(tile) << threads_x_log2) + thread_x);
     Value sums[1] = {};
     if (column < hidden) {
-      for (tf::i64 row = thread_y; row < row_tiles; row += kThreads >> threads_x_log2) {
-        sums[0] += partial_sums[row * hidden + column];
+      constexpr int kAtOnce = 8;
+      const tf::i64 step = kThreads >> threads_x_log2;
+      for (tf::i64 row = thread_y; row < row_tiles; row += kAtOnce * step) {
+        Value values[kAtOnce];
+        TF_UNROLL for (int i = 0; i < kAtOnce; ++i) {
+          const tf::i64 at = row + i * step;
+          values[i] = at < row_tiles ? partial_sums[at * hidden + column] : Value(0);
+        }
+        TF_UNROLL for (int i = 0; i < kAtOnce; ++i) sums[0] += values[i];
       }
     }
     add_over_rows<1>(shared, sums, threads_x_log2);

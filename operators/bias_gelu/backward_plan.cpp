@@ -14,9 +14,9 @@ constexpr const char* kGradients = "bias_gelu_backward";
 constexpr const char* kSum = "bias_gelu_backward_sum";
 constexpr int kThreads = 256;
 constexpr std::uint32_t kWidestLog2 = 5;  // Narrow tiles: more rows are summed inside a block.
-constexpr std::int64_t kFewestRows = 8;   // Per thread, so that partial sums are little traffic.
+constexpr std::int64_t kFewestRows = 4;   // Per thread, so that partial sums are little traffic.
 constexpr std::int64_t kMostRows = 1 << 20;
-constexpr std::int64_t kBlocksPerMultiprocessor = 32;
+constexpr std::int64_t kThreadsPerMultiprocessor = 1280;  // TF_RESIDENT in backward.hip.
 
 /// Rows per thread whose loads are in flight at once. A vector of grad_out and one of x are two
 /// wide loads already, and further rows would cost registers and so waves.
@@ -26,7 +26,7 @@ LaunchPolicy policy_of(DType dtype, std::int64_t vector, const DeviceFacts& devi
   return policy;
 }
 
-Variant gradients_variant(DType dtype, bool exact, std::int64_t vector, bool one_row_dim,
+Variant gradients_variant(DType dtype, bool exact, std::int64_t vector, bool short_rows,
                           const LaunchPolicy& policy) {
   Variant variant;
   variant.add(1);
@@ -34,7 +34,7 @@ Variant gradients_variant(DType dtype, bool exact, std::int64_t vector, bool one
   variant.add(exact ? 1 : 0);
   variant.add(vector);
   variant.add(policy.rows);
-  variant.add(one_row_dim ? 1 : 0);
+  variant.add(short_rows ? 1 : 0);
   variant.add(policy.threads);
   return variant;
 }
@@ -48,14 +48,16 @@ Variant sum_variant(DType dtype) {
   return variant;
 }
 
-/// Rows that each thread walks over: as many as leave each multiprocessor a few rounds of blocks,
-/// because each row of tiles costs a row of partial sums.
+/// Rows that each thread walks over: as many as make one round of blocks, all there at a time. Each
+/// row of tiles costs a row of partial sums, and a second round would leave multiprocessors idle.
 std::int64_t rows_each(std::int64_t rows, std::int64_t column_tiles, std::int64_t threads_y,
-                       std::int64_t at_once, const DeviceFacts& device) {
-  const std::int64_t blocks = kBlocksPerMultiprocessor * std::max(device.multiprocessors, 1);
+                       const LaunchPolicy& policy, const DeviceFacts& device) {
+  const std::int64_t blocks =
+      kThreadsPerMultiprocessor / policy.threads * std::max(device.multiprocessors, 1);
   const std::int64_t row_tiles = std::max<std::int64_t>(blocks / column_tiles, 1);
   const std::int64_t each = (rows + threads_y * row_tiles - 1) / (threads_y * row_tiles);
-  return std::clamp((each + at_once - 1) / at_once * at_once, kFewestRows, kMostRows);
+  return std::clamp((each + policy.rows - 1) / policy.rows * policy.rows,
+                    std::max<std::int64_t>(kFewestRows, policy.rows), kMostRows);
 }
 
 /// The second kernel, which adds up `row_tiles` rows of partial sums.
@@ -85,8 +87,8 @@ void plan_sum(const Call& call, std::int64_t row_tiles, Plan& plan) {
 }  // namespace
 
 std::vector<std::string> constant_names() {
-  return {"TF_STAGE", "TF_STORAGE",     "TF_EXACT",  "TF_VECTOR",
-          "TF_ROWS",  "TF_ONE_ROW_DIM", "TF_THREADS"};
+  return {"TF_STAGE", "TF_STORAGE",    "TF_EXACT",  "TF_VECTOR",
+          "TF_ROWS",  "TF_SHORT_ROWS", "TF_THREADS"};
 }
 
 void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
@@ -117,7 +119,7 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   const std::int64_t threads_y = threads >> log2;
   const std::int64_t tile_columns = (std::int64_t{1} << log2) * vector;
   const std::int64_t each = rows_each(rows.count(), (hidden + tile_columns - 1) / tile_columns,
-                                      threads_y, policy.rows, device);
+                                      threads_y, policy, device);
   const common::TileMap tiles =
       common::cut_into_tiles(kName, rows.count(), hidden, threads_y * each, tile_columns);
   const std::int64_t row_tiles = tiles.count / tiles.column_tiles;
@@ -125,8 +127,9 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
 
   Launch& launch = plan.add();
   launch.kernel = kGradients;
-  launch.variant = gradients_variant(x.dtype, call.text(kApproximate) == "none", vector,
-                                     rows.dims() <= 1 && grad_rows.dims() <= 1, policy);
+  launch.variant =
+      gradients_variant(x.dtype, call.text(kApproximate) == "none", vector,
+                        common::are_short(rows) && common::are_short(grad_rows), policy);
   launch.grid = {common::blocks_for(tiles, threads), 1, 1};
   launch.block = {threads, 1, 1};
   KernelParameters& parameters = launch.parameters;
@@ -173,13 +176,13 @@ std::vector<Operator::NamedVariant> variants(const DeviceFacts& device) {
     const std::string name(short_name(dtype));
     for (const bool exact : {false, true}) {
       for (const bool vectorised : {true, false}) {
-        for (const bool one_row_dim : {true, false}) {
+        for (const bool short_rows : {true, false}) {
           const std::int64_t vector = vectorised ? common::elements_per_access(dtype) : 1;
           const LaunchPolicy policy = policy_of(dtype, vector, device);
           add(name + (exact ? " none" : " tanh") + (vectorised ? " vector" : " element") +
-                  (one_row_dim ? "" : " rows-nd"),
-              kGradients, gradients_variant(dtype, exact, vector, one_row_dim, policy),
-              vectorised && one_row_dim, policy.threads);
+                  (short_rows ? "" : " rows-nd"),
+              kGradients, gradients_variant(dtype, exact, vector, short_rows, policy),
+              vectorised && short_rows, policy.threads);
         }
       }
     }

@@ -4,8 +4,8 @@
 // their bias once and walks down TF_ROWS rows, whose loads are all in flight before the first
 // result is needed.
 //
-// Constants: TF_STORAGE (see StorageOf), TF_EXACT, TF_VECTOR, TF_ROWS, TF_ONE_ROW_DIM,
-// TF_THREADS.
+// Constants: TF_STORAGE (see StorageOf), TF_EXACT, TF_VECTOR, TF_ROWS, TF_SHORT_ROWS (see
+// RowIndexOf), TF_THREADS.
 
 #include "truefuse/device.h"
 #include "truefuse/operators/common/device_arithmetic.h"
@@ -36,21 +36,19 @@ void bias_gelu_forward(Storage* out, const Storage* x, const Storage* bias, tf::
   const tf::u32 thread_y = tf::thread_x() >> threads_x_log2;
   const tf::u32 threads_y = tf::block_dim_x() >> threads_x_log2;
 
+  using Index = RowIndexOf<TF_SHORT_ROWS>::Type;
   for (tf::u32 tile = tf::block_x(); tile < tiles.count; tile += tf::grid_dim_x()) {
-    const TilePlace place = place_of(tiles, tile);
-    const tf::i64 column = static_cast<tf::i64>(
-        static_cast<tf::u64>(place.column_tile) * tiles.columns + thread_x * TF_VECTOR);
-    const tf::i64 row =
-        static_cast<tf::i64>(static_cast<tf::u64>(place.row_tile) * tiles.rows + thread_y);
-    const tf::i64 rows_left = rows - row;
-    if (column >= hidden || rows_left <= 0) continue;
+    const auto place = place_of<Index>(tiles, tile);
+    const Index column = place.column + thread_x * TF_VECTOR;
+    const Index row = place.row + thread_y;
+    if (column >= static_cast<Index>(hidden) || row >= static_cast<Index>(rows)) continue;
+    const Index rows_left = static_cast<Index>(rows) - row;
 
-    Storage* const target = out + row * hidden + column;
     Vector values[TF_ROWS];
     TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
       const tf::u32 down = r * threads_y;
       if (r == 0 || down < rows_left) {
-        values[r] = tf::load<TF_VECTOR>(x + row_offset<TF_ONE_ROW_DIM>(map, row, down) + column);
+        values[r] = tf::load<TF_VECTOR>(x + row_offset(map, row + down) + column);
       }
     }
     Vector bias_values;
@@ -58,13 +56,14 @@ void bias_gelu_forward(Storage* out, const Storage* x, const Storage* bias, tf::
       bias_values = tf::load<TF_VECTOR>(bias + column);
     } else {
       TF_UNROLL for (int i = 0; i < TF_VECTOR; ++i) {
-        bias_values[i] = bias[(column + i) * bias_stride];
+        bias_values[i] = bias[static_cast<tf::i64>(column + i) * bias_stride];
       }
     }
     TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
       const tf::u32 down = r * threads_y;
       if (r == 0 || down < rows_left) {
-        tf::store(target + down * hidden, gelu_of_sum(values[r], bias_values));
+        tf::store(out + row_offset(row + down, hidden) + column,
+                  gelu_of_sum(values[r], bias_values));
       }
     }
   }

@@ -8,24 +8,23 @@
 namespace truefuse::bias_gelu {
 namespace {
 
-/// Rows of a thread, measured on an H200: more loads in flight cost registers and so waves, hence
-/// one 16-byte access where an element is dear to compute or a second row would take more than 32
-/// registers, and two where neither is so. Single elements make up for their size with more rows.
-LaunchPolicy policy_of(DType dtype, std::int64_t vector, const DeviceFacts& device) {
-  const LaunchPolicy standard{128, dtype == DType::f16 ? 2 : 1};
-  LaunchPolicy policy = device.policy("bias_gelu", dtype, standard);
+/// Rows of a thread, measured on an H200: a second one costs registers and so waves. It is worth
+/// them for f16, and for the exact form of bf16, where the bias is converted once for both.
+LaunchPolicy policy_of(DType dtype, bool exact, std::int64_t vector, const DeviceFacts& device) {
+  const bool two_rows = dtype == DType::f16 || (dtype == DType::bf16 && exact);
+  LaunchPolicy policy = device.policy("bias_gelu", dtype, {128, two_rows ? 2 : 1});
   if (vector == 1) policy.rows = 8;
   return policy;
 }
 
-Variant variant_of(DType dtype, bool exact, std::int64_t vector, bool one_row_dim,
+Variant variant_of(DType dtype, bool exact, std::int64_t vector, bool short_rows,
                    const LaunchPolicy& policy) {
   Variant variant;
   variant.add(common::storage_code(dtype));
   variant.add(exact ? 1 : 0);
   variant.add(vector);
   variant.add(policy.rows);
-  variant.add(one_row_dim ? 1 : 0);
+  variant.add(short_rows ? 1 : 0);
   variant.add(policy.threads);
   return variant;
 }
@@ -35,7 +34,7 @@ constexpr const char* kKernel = "bias_gelu_forward";
 }  // namespace
 
 std::vector<std::string> constant_names() {
-  return {"TF_STORAGE", "TF_EXACT", "TF_VECTOR", "TF_ROWS", "TF_ONE_ROW_DIM", "TF_THREADS"};
+  return {"TF_STORAGE", "TF_EXACT", "TF_VECTOR", "TF_ROWS", "TF_SHORT_ROWS", "TF_THREADS"};
 }
 
 void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
@@ -54,7 +53,7 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   const bool bias_is_vector =
       vector == 1 ? bias_stride == 1 : bias_stride == 1 && common::is_aligned(bias.data);
 
-  const LaunchPolicy policy = policy_of(x.dtype, vector, device);
+  const LaunchPolicy policy = policy_of(x.dtype, exact, vector, device);
   const auto threads = static_cast<std::uint32_t>(policy.threads);
   const std::uint32_t log2 = common::threads_x_log2((hidden + vector - 1) / vector);
   const common::TileMap tiles =
@@ -63,7 +62,7 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
 
   Launch& launch = plan.add();
   launch.kernel = kKernel;
-  launch.variant = variant_of(x.dtype, exact, vector, rows.dims() <= 1, policy);
+  launch.variant = variant_of(x.dtype, exact, vector, common::are_short(rows), policy);
   launch.grid = {common::blocks_for(tiles, threads), 1, 1};
   launch.block = {threads, 1, 1};
   launch.shared_bytes = 0;
@@ -84,15 +83,15 @@ std::vector<Operator::NamedVariant> variants(const DeviceFacts& device) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     for (const bool exact : {false, true}) {
       for (const bool vectorised : {true, false}) {
-        for (const bool one_row_dim : {true, false}) {
+        for (const bool short_rows : {true, false}) {
           Operator::NamedVariant named;
           named.label = std::string(short_name(dtype)) + (exact ? " none" : " tanh") +
-                        (vectorised ? " vector" : " element") + (one_row_dim ? "" : " rows-nd");
+                        (vectorised ? " vector" : " element") + (short_rows ? "" : " rows-nd");
           named.kernel = kKernel;
           const std::int64_t vector = vectorised ? common::elements_per_access(dtype) : 1;
-          const LaunchPolicy policy = policy_of(dtype, vector, device);
-          named.variant = variant_of(dtype, exact, vector, one_row_dim, policy);
-          named.shown = vectorised && one_row_dim;
+          const LaunchPolicy policy = policy_of(dtype, exact, vector, device);
+          named.variant = variant_of(dtype, exact, vector, short_rows, policy);
+          named.shown = vectorised && short_rows;
           named.block_threads = policy.threads;
           all.push_back(std::move(named));
         }

@@ -17,7 +17,7 @@ struct DeviceArithmetic {
   TF_DEVICE static T magnitude(T v, T limit) { return tf::min(tf::abs(v), limit); }
   TF_DEVICE static T magnitude_nan(T v, T limit) { return tf::abs(v) > limit ? limit : tf::abs(v); }
   TF_DEVICE static T below_zero(T v, T a, T b) { return v < T(0) ? a : b; }
-  TF_DEVICE static T positive_part(T v) { return v < T(0) ? T(-0.0) : v; }
+  TF_DEVICE static T positive_part(T v) { return tf::max_nan(v, T(-0.0)); }
   TF_DEVICE static T cut_below(T v, T limit) { return tf::max_nan(v, limit); }
   TF_DEVICE static T rough_reciprocal(T d) { return reciprocal(d); }
   TF_DEVICE static T exp2(T y) { return tf::exp2_fast(y); }

@@ -7,7 +7,7 @@
 namespace truefuse::common {
 
 /// All operands of a call over one grid of rows and columns, outputs first. Strides are in
-/// elements. kRowDims is 1 or kMaxRowDims.
+/// elements. kRowDims is 0, 1 or kMaxRowDims.
 template <int kOperands, int kRowDims>
 struct ElementwiseGrid {
   tf::i64 rows, columns;
@@ -19,6 +19,13 @@ struct ElementwiseGrid {
   tf::i64 row_sizes[kRowDims];  ///< Innermost first.
   tf::i64 row_strides[kOperands][kRowDims];
   tf::i64 row_dims;
+};
+
+/// No rows: all operands lie without gaps and in the same order.
+template <int kOperands>
+struct ElementwiseGrid<kOperands, 0> {
+  tf::i64 elements;
+  tf::u32 tiles;
 };
 
 }  // namespace truefuse::common

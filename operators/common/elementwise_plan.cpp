@@ -9,12 +9,11 @@
 namespace truefuse::common {
 namespace {
 
-/// As bias_gelu's, measured on an H200: one 16-byte access where an element is dear to compute and
-/// two where it is cheap, which several inputs make by themselves. Single elements make up for
-/// their size with more rows.
+/// Measured on an H200: one 16-byte access of each input; a second one costs registers and so
+/// waves. Single elements make up for their size with more rows.
 LaunchPolicy standard_policy(const ElementwiseForm& form) {
   if (!form.vectorised) return {128, form.inputs > 1 ? 4 : 8};
-  return {128, size_of(form.dtype) == 2 && form.inputs == 1 ? 2 : 1};
+  return {128, 1};
 }
 
 /// The rows and columns. Memory without gaps is cut anew into rows of one block's width.
@@ -64,12 +63,28 @@ void add_grid(std::string_view op_name, const Space& space, const ElementwiseFor
 }
 
 template <int kOperands>
+void add_dense_grid(std::string_view op_name, const Space& space, const ElementwiseForm& form,
+                    Launch& launch) {
+  const auto threads = static_cast<std::uint32_t>(form.policy.threads);
+  const std::int64_t vector = form.vectorised ? elements_per_access(space.dtype()) : 1;
+  const TileMap tiles =
+      cut_into_tiles(op_name, 1, space.elements(), 1, threads * vector * form.policy.rows);
+  launch.grid = {blocks_for(tiles, threads), 1, 1};
+  launch.block = {threads, 1, 1};
+  launch.shared_bytes = 0;
+  launch.parameters.add(ElementwiseGrid<kOperands, 0>{space.elements(), tiles.count});
+}
+
+template <int kOperands>
 void add_grid_for(std::string_view op_name, const Space& space, const ElementwiseForm& form,
                   std::size_t loose, Launch& launch) {
-  if (form.one_row_dim) {
-    add_grid<kOperands, 1>(op_name, space, form, loose, launch);
-  } else {
-    add_grid<kOperands, kMaxRowDims>(op_name, space, form, loose, launch);
+  switch (form.row_dims) {
+    case 0:
+      return add_dense_grid<kOperands>(op_name, space, form, launch);
+    case 1:
+      return add_grid<kOperands, 1>(op_name, space, form, loose, launch);
+    default:
+      return add_grid<kOperands, kMaxRowDims>(op_name, space, form, loose, launch);
   }
 }
 
@@ -139,8 +154,9 @@ bool Space::are_pairs(std::size_t one, std::size_t other) const {
 }
 
 std::string ElementwiseForm::label() const {
-  return std::string(short_name(dtype)) + (vectorised ? " vector" : " element") +
-         (one_row_dim ? "" : " rows-nd");
+  const std::string name(short_name(dtype));
+  if (row_dims == 0) return name + " dense";
+  return name + (vectorised ? " vector" : " element") + (row_dims == 1 ? "" : " rows-nd");
 }
 
 std::vector<std::string> elementwise_constants() {
@@ -152,7 +168,7 @@ Variant elementwise_variant(const ElementwiseForm& form) {
   variant.add(storage_code(form.dtype));
   variant.add(form.vectorised ? elements_per_access(form.dtype) : 1);
   variant.add(form.policy.rows);
-  variant.add(form.one_row_dim ? 1 : kMaxRowDims);
+  variant.add(form.row_dims);
   variant.add(form.policy.threads);
   return variant;
 }
@@ -162,8 +178,9 @@ std::vector<ElementwiseForm> elementwise_forms(std::string_view op_name, std::si
   std::vector<ElementwiseForm> forms;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     for (const bool vectorised : {true, false}) {
-      for (const bool one_row_dim : {true, false}) {
-        forms.push_back(elementwise_form(op_name, dtype, inputs, vectorised, one_row_dim, device));
+      for (const int row_dims : {0, 1, kMaxRowDims}) {
+        if (row_dims == 0 && !vectorised) continue;
+        forms.push_back(elementwise_form(op_name, dtype, inputs, vectorised, row_dims, device));
       }
     }
   }
@@ -171,12 +188,25 @@ std::vector<ElementwiseForm> elementwise_forms(std::string_view op_name, std::si
 }
 
 ElementwiseForm elementwise_form(std::string_view op_name, DType dtype, std::size_t inputs,
-                                 bool vectorised, bool one_row_dim, const DeviceFacts& device) {
-  ElementwiseForm form{dtype, inputs, vectorised, one_row_dim, {}};
+                                 bool vectorised, int row_dims, const DeviceFacts& device) {
+  ElementwiseForm form{dtype, inputs, vectorised, row_dims, {}};
   const LaunchPolicy standard = standard_policy(form);
   form.policy = device.policy(op_name, dtype, standard);
   if (!vectorised) form.policy.rows = standard.rows;
   return form;
+}
+
+int row_dims(const Space& space, bool vectorised, std::size_t loose) {
+  if (space.dims() == 1) {
+    const bool loose_is_dense = loose >= space.operands() || space.is_vector(loose);
+    // Else it is cut into rows of one block's width.
+    return vectorised && loose_is_dense ? 0 : is_short(space.elements()) ? 1 : kMaxRowDims;
+  }
+  bool all_short = space.dims() == 2 && is_short(space.size(0)) && is_short(space.size(1));
+  for (std::size_t k = 0; all_short && k < space.operands(); ++k) {
+    all_short = is_short(space.stride(k, 1));
+  }
+  return all_short ? 1 : kMaxRowDims;
 }
 
 ElementwiseForm elementwise_form(std::string_view op_name, const Space& space, std::size_t inputs,
@@ -185,7 +215,8 @@ ElementwiseForm elementwise_form(std::string_view op_name, const Space& space, s
   for (std::size_t k = 0; vectorised && k < space.operands(); ++k) {
     vectorised = k == loose || space.is_vector(k);
   }
-  return elementwise_form(op_name, space.dtype(), inputs, vectorised, space.dims() <= 2, device);
+  return elementwise_form(op_name, space.dtype(), inputs, vectorised,
+                          row_dims(space, vectorised, loose), device);
 }
 
 void add_elementwise_grid(std::string_view op_name, const Space& space, const ElementwiseForm& form,

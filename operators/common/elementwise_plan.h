@@ -68,11 +68,11 @@ struct ElementwiseForm {
   DType dtype;
   std::size_t inputs;
   bool vectorised;  ///< Accesses of 16 bytes; else single elements.
-  bool one_row_dim;
+  int row_dims;     ///< 0: no gaps in any operand; 1, and short; or kMaxRowDims.
   LaunchPolicy policy;
 
-  std::string label() const;  ///< Such as "bf16 vector".
-  bool plain() const { return vectorised && one_row_dim; }
+  std::string label() const;  ///< Such as "bf16 dense".
+  bool plain() const { return vectorised && row_dims <= 1; }
 };
 
 /// The constants that elementwise.h asks for; those of the operator follow.
@@ -90,7 +90,10 @@ ElementwiseForm elementwise_form(std::string_view op_name, const Space& space, s
 
 /// The form in vectors, or in single elements.
 ElementwiseForm elementwise_form(std::string_view op_name, DType dtype, std::size_t inputs,
-                                 bool vectorised, bool one_row_dim, const DeviceFacts& device);
+                                 bool vectorised, int row_dims, const DeviceFacts& device);
+
+/// How many dimensions of rows the kernel has to know. Vectors without gaps have none.
+int row_dims(const Space& space, bool vectorised, std::size_t loose);
 
 /// Fills in the grid, the block and, behind the parameters that are there, the ElementwiseGrid.
 /// Throws Error in the name of the operator for more dimensions or tiles than a kernel walks over.

@@ -5,8 +5,7 @@
 //
 // A block of threads covers one tile at a time: 2^threads_x_log2 threads side by side along the
 // columns, the others below them along the rows. Tiles are numbered along the columns first, so
-// neighbouring blocks touch neighbouring memory. Tile numbers are 32 bits wide, offsets 64: any
-// size is addressed by the same code.
+// neighbouring blocks touch neighbouring memory. Offsets are 64 bits wide: any size is addressed.
 
 #include "truefuse/device/types.h"
 
@@ -48,24 +47,36 @@ TF_DEVICE tf::i64 divide(tf::i64 a, tf::i64 b) {
   return a / b;
 }
 
-/// Of the first element of the row `down` rows below `row`, in elements. kOneDim: the map has at
-/// most one dimension.
-template <bool kOneDim>
-TF_DEVICE tf::i64 row_offset(const RowMap& map, tf::i64 row, tf::u32 down) {
-  if constexpr (kOneDim) {
-    // The first product serves all rows of a thread.
-    return row * map.strides[0] + down * map.strides[0];
-  } else {
-    row += down;
-    tf::i64 offset = 0;
-    int d = 0;
-    for (; d < map.dims - 1; ++d) {
-      const tf::i64 outer = divide(row, map.sizes[d]);
-      offset += (row - outer * map.sizes[d]) * map.strides[d];
-      row = outer;
-    }
-    return offset + row * map.strides[d];
+/// Of rows and columns. Short: rows of one dimension at most whose number, columns and stride are
+/// all below 2^31 (are_short in tiling.h). Offsets are 64 bits wide all the same.
+template <bool kShort>
+struct RowIndexOf {
+  using Type = tf::i64;
+};
+template <>
+struct RowIndexOf<true> {
+  using Type = tf::u32;
+};
+
+/// Of the first element of a row.
+TF_DEVICE tf::i64 row_offset(tf::u32 row, tf::i64 stride) {
+  return static_cast<tf::i64>(static_cast<tf::u64>(row) * static_cast<tf::u32>(stride));
+}
+TF_DEVICE tf::i64 row_offset(tf::i64 row, tf::i64 stride) { return row * stride; }
+
+/// The same, in elements, where a map knows the strides.
+TF_DEVICE tf::i64 row_offset(const RowMap& map, tf::u32 row) {
+  return row_offset(row, map.strides[0]);
+}
+TF_DEVICE tf::i64 row_offset(const RowMap& map, tf::i64 row) {
+  tf::i64 offset = 0;
+  int d = 0;
+  for (; d < map.dims - 1; ++d) {
+    const tf::i64 outer = divide(row, map.sizes[d]);
+    offset += (row - outer * map.sizes[d]) * map.strides[d];
+    row = outer;
   }
+  return offset + row * map.strides[d];
 }
 
 /// How the rows and columns are cut into tiles. Tile t lies in row of tiles t / column_tiles, which
@@ -75,14 +86,20 @@ struct TileMap {
   tf::u32 rows, columns;  ///< Of one tile.
 };
 
+/// The first row and column of a tile.
+template <class Index>
 struct TilePlace {
-  tf::u32 row_tile, column_tile;
+  tf::u32 row_tile;
+  Index row, column;
 };
 
-TF_DEVICE TilePlace place_of(const TileMap& tiles, tf::u32 tile) {
-  const tf::u32 row_tile =
+template <class Index>
+TF_DEVICE TilePlace<Index> place_of(const TileMap& tiles, tf::u32 tile) {
+  const auto row_tile =
       static_cast<tf::u32>(static_cast<tf::u64>(tile) * tiles.multiplier >> tiles.shift);
-  return {row_tile, tile - row_tile * tiles.column_tiles};
+  const tf::u32 column_tile = tile - row_tile * tiles.column_tiles;
+  return {row_tile, static_cast<Index>(static_cast<Index>(row_tile) * tiles.rows),
+          static_cast<Index>(static_cast<Index>(column_tile) * tiles.columns)};
 }
 
 }  // namespace truefuse::common

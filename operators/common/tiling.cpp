@@ -44,6 +44,13 @@ bool rows_are_vectors(const TensorView& tensor, const Rows& rows, std::int64_t v
   return true;
 }
 
+bool is_short(std::int64_t number) { return number < std::int64_t{1} << 31; }
+
+bool are_short(const Rows& rows) {
+  return rows.dims() <= 1 && is_short(rows.count()) && is_short(rows.columns()) &&
+         (rows.dims() == 0 || is_short(rows.stride(0)));
+}
+
 RowMap row_map(std::string_view op_name, std::string_view argument, const Rows& rows) {
   if (rows.dims() > kMaxRowDims) {
     const std::string name(argument);

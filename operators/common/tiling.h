@@ -27,6 +27,12 @@ bool is_aligned(const void* pointer);
 /// `vector` elements, which are 16 bytes. `rows` are its rows; its last dimension has stride 1.
 bool rows_are_vectors(const TensorView& tensor, const Rows& rows, std::int64_t vector);
 
+/// Whether a number of rows, of columns or a stride is below 2^31 (RowIndexOf).
+bool is_short(std::int64_t number);
+
+/// Whether the rows have one dimension at most and all is short.
+bool are_short(const Rows& rows);
+
 /// For a kernel. Throws Error that names the argument if more than kMaxRowDims dimensions remain.
 RowMap row_map(std::string_view op_name, std::string_view argument, const Rows& rows);
 

@@ -58,7 +58,8 @@ void plan_kernel(const Call& call, const Kind& kind, const DeviceFacts& device, 
   const bool pairs = kind.packed && !form.vectorised && space.are_pairs(gate, gate + 1) &&
                      (kind.backward ? space.are_pairs(0, 1) : space.is_vector(0));
   if (pairs) {
-    form = common::elementwise_form(op_name, form.dtype, inputs, true, form.one_row_dim, device);
+    form = common::elementwise_form(op_name, form.dtype, inputs, true,
+                                    common::row_dims(space, true, loose), device);
   }
 
   Launch& launch = plan.add();
