@@ -32,6 +32,8 @@ std::optional<TunedPolicy> parse_line(std::istringstream& words) {
       tuned.policy.threads = *threads;
     } else if (const auto rows = value_of(word, "rows=", {1, 2, 4, 8})) {
       tuned.policy.rows = *rows;
+    } else if (const auto bytes = value_of(word, "bytes=", {8, 16})) {
+      tuned.policy.bytes = *bytes;
     } else {
       return std::nullopt;
     }
@@ -64,11 +66,11 @@ std::vector<TunedPolicy> parse_tuning(std::string_view text, std::string_view ar
       found.push_back(std::move(*tuned));
       continue;
     }
-    jit::warn_once(
-        "tuning", name + ", line " + std::to_string(number) + ": \"" + line +
-                      "\" is left out; a line is like \"gfx90a bias_gelu bf16 threads=256 "
-                      "rows=2\", with 128, "
-                      "256 or 512 threads and 1, 2, 4 or 8 rows. `truefuse tune --save` writes it");
+    jit::warn_once("tuning",
+                   name + ", line " + std::to_string(number) + ": \"" + line +
+                       "\" is left out; a line is like \"gfx90a bias_gelu bf16 threads=256 "
+                       "rows=2 bytes=16\", with 128, 256 or 512 threads, 1, 2, 4 or 8 rows and "
+                       "vectors of 8 or 16 bytes. `truefuse tune --save` writes it");
   }
   return found;
 }

@@ -13,10 +13,11 @@ namespace truefuse {
 struct LaunchPolicy {
   int threads = 0;  ///< Of a block: 128, 256 or 512. 0: as the plan has it.
   int rows = 0;  ///< That a thread loads at once, in vectors: 1, 2, 4 or 8. 0: as the plan has it.
+  int bytes = 16;  ///< Of a vector: 8 or 16, but at least two elements.
 
   /// This; what is 0 as in `standard`.
   LaunchPolicy or_else(const LaunchPolicy& standard) const {
-    return {threads > 0 ? threads : standard.threads, rows > 0 ? rows : standard.rows};
+    return {threads > 0 ? threads : standard.threads, rows > 0 ? rows : standard.rows, bytes};
   }
 };
 
@@ -31,7 +32,7 @@ struct TunedPolicy {
 /// TRUEFUSE_TUNING, else tuning.txt in $XDG_CONFIG_HOME/truefuse or ~/.config/truefuse. A line
 /// holds an architecture without its features, operator, dtype and a policy, `#` begins a comment:
 ///
-///   gfx90a bias_gelu bf16 threads=256 rows=2
+///   gfx90a bias_gelu bf16 threads=256 rows=2 bytes=16
 ///
 /// A line that says something else costs a warning and is left out. No file: none.
 std::vector<TunedPolicy> tuned_policies(std::string_view arch);

@@ -44,7 +44,7 @@ TF_DEVICE void add_over_rows(Value* shared, Value (&values)[count],
 #if TF_STAGE == 1
 
 // The plan's grid is one round of blocks.
-#define TF_RESIDENT (TF_VECTOR > 1 && TF_SHORT_ROWS ? 1280 / TF_THREADS : 1)
+#define TF_RESIDENT (TF_VECTOR > 1 && TF_ROWS == 1 && TF_SHORT_ROWS ? 1280 / TF_THREADS : 1)
 
 using Vector = tf::Vector<Storage, TF_VECTOR>;
 constexpr Gelu kForm = TF_EXACT ? Gelu::kExact : Gelu::kTanh;

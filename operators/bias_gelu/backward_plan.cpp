@@ -20,9 +20,9 @@ constexpr std::int64_t kThreadsPerMultiprocessor = 1280;  // TF_RESIDENT in back
 
 /// Rows per thread whose loads are in flight at once. A vector of grad_out and one of x are two
 /// wide loads already, and further rows would cost registers and so waves.
-LaunchPolicy policy_of(DType dtype, std::int64_t vector, const DeviceFacts& device) {
+LaunchPolicy policy_of(DType dtype, bool vectorised, const DeviceFacts& device) {
   LaunchPolicy policy = device.policy(kName, dtype, {kThreads, 1});
-  if (vector == 1) policy.rows = 4;
+  if (!vectorised) policy.rows = 4;
   return policy;
 }
 
@@ -105,15 +105,15 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   if (rows.count() == 0) return plan_sum(call, 0, plan);
 
   const std::int64_t widest = common::elements_per_access(x.dtype);
-  const std::int64_t vector =
-      common::rows_are_vectors(x, rows, widest) && common::is_aligned(grad_x) ? widest : 1;
+  const bool vectorised = common::rows_are_vectors(x, rows, widest) && common::is_aligned(grad_x);
+  const LaunchPolicy policy = policy_of(x.dtype, vectorised, device);
+  const std::int64_t vector = vectorised ? common::elements_per_access(x.dtype, policy) : 1;
   const std::int64_t bias_stride = hidden > 1 ? bias.strides[0] : 0;
   const std::int64_t grad_stride = hidden > 1 ? grad.strides.back() : 0;
   const auto loads_whole = [&](bool is_aligned, std::int64_t stride) {
     return static_cast<std::uint32_t>(stride == 1 && (vector == 1 || is_aligned));
   };
 
-  const LaunchPolicy policy = policy_of(x.dtype, vector, device);
   const auto threads = static_cast<std::uint32_t>(policy.threads);
   const std::uint32_t log2 = common::threads_x_log2((hidden + vector - 1) / vector, kWidestLog2);
   const std::int64_t threads_y = threads >> log2;
@@ -177,8 +177,8 @@ std::vector<Operator::NamedVariant> variants(const DeviceFacts& device) {
     for (const bool exact : {false, true}) {
       for (const bool vectorised : {true, false}) {
         for (const bool short_rows : {true, false}) {
-          const std::int64_t vector = vectorised ? common::elements_per_access(dtype) : 1;
-          const LaunchPolicy policy = policy_of(dtype, vector, device);
+          const LaunchPolicy policy = policy_of(dtype, vectorised, device);
+          const std::int64_t vector = vectorised ? common::elements_per_access(dtype, policy) : 1;
           add(name + (exact ? " none" : " tanh") + (vectorised ? " vector" : " element") +
                   (short_rows ? "" : " rows-nd"),
               kGradients, gradients_variant(dtype, exact, vector, short_rows, policy),

@@ -10,10 +10,10 @@ namespace {
 
 /// Rows of a thread, measured on an H200: a second one costs registers and so waves. It is worth
 /// them for f16, and for the exact form of bf16, where the bias is converted once for both.
-LaunchPolicy policy_of(DType dtype, bool exact, std::int64_t vector, const DeviceFacts& device) {
+LaunchPolicy policy_of(DType dtype, bool exact, bool vectorised, const DeviceFacts& device) {
   const bool two_rows = dtype == DType::f16 || (dtype == DType::bf16 && exact);
   LaunchPolicy policy = device.policy("bias_gelu", dtype, {128, two_rows ? 2 : 1});
-  if (vector == 1) policy.rows = 8;
+  if (!vectorised) policy.rows = 8;
   return policy;
 }
 
@@ -47,13 +47,13 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
 
   const bool exact = call.text(kApproximate) == "none";
   const std::int64_t widest = common::elements_per_access(x.dtype);
-  const std::int64_t vector =
-      common::rows_are_vectors(x, rows, widest) && common::is_aligned(out.data) ? widest : 1;
+  const bool vectorised = common::rows_are_vectors(x, rows, widest) && common::is_aligned(out.data);
+  const LaunchPolicy policy = policy_of(x.dtype, exact, vectorised, device);
+  const std::int64_t vector = vectorised ? common::elements_per_access(x.dtype, policy) : 1;
   const std::int64_t bias_stride = bias.sizes[0] > 1 ? bias.strides[0] : 0;
   const bool bias_is_vector =
       vector == 1 ? bias_stride == 1 : bias_stride == 1 && common::is_aligned(bias.data);
 
-  const LaunchPolicy policy = policy_of(x.dtype, exact, vector, device);
   const auto threads = static_cast<std::uint32_t>(policy.threads);
   const std::uint32_t log2 = common::threads_x_log2((hidden + vector - 1) / vector);
   const common::TileMap tiles =
@@ -88,8 +88,8 @@ std::vector<Operator::NamedVariant> variants(const DeviceFacts& device) {
           named.label = std::string(short_name(dtype)) + (exact ? " none" : " tanh") +
                         (vectorised ? " vector" : " element") + (short_rows ? "" : " rows-nd");
           named.kernel = kKernel;
-          const std::int64_t vector = vectorised ? common::elements_per_access(dtype) : 1;
-          const LaunchPolicy policy = policy_of(dtype, exact, vector, device);
+          const LaunchPolicy policy = policy_of(dtype, exact, vectorised, device);
+          const std::int64_t vector = vectorised ? common::elements_per_access(dtype, policy) : 1;
           named.variant = variant_of(dtype, exact, vector, short_rows, policy);
           named.shown = vectorised && short_rows;
           named.block_threads = policy.threads;

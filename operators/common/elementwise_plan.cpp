@@ -46,7 +46,7 @@ template <int kOperands, int kRowDims>
 void add_grid(std::string_view op_name, const Space& space, const ElementwiseForm& form,
               std::size_t loose, Launch& launch) {
   ElementwiseGrid<kOperands, kRowDims> grid;
-  const std::int64_t vector = form.vectorised ? elements_per_access(space.dtype()) : 1;
+  const std::int64_t vector = form.elements_per_access();
   const auto threads = static_cast<std::uint32_t>(form.policy.threads);
   lay_out(space, threads * vector, grid);
   // As wide as the block: then the tiles of memory without gaps are one thread high.
@@ -66,7 +66,7 @@ template <int kOperands>
 void add_dense_grid(std::string_view op_name, const Space& space, const ElementwiseForm& form,
                     Launch& launch) {
   const auto threads = static_cast<std::uint32_t>(form.policy.threads);
-  const std::int64_t vector = form.vectorised ? elements_per_access(space.dtype()) : 1;
+  const std::int64_t vector = form.elements_per_access();
   const TileMap tiles =
       cut_into_tiles(op_name, 1, space.elements(), 1, threads * vector * form.policy.rows);
   launch.grid = {blocks_for(tiles, threads), 1, 1};
@@ -153,6 +153,10 @@ bool Space::are_pairs(std::size_t one, std::size_t other) const {
          rows_are_vectors(first, one);
 }
 
+std::int64_t ElementwiseForm::elements_per_access() const {
+  return vectorised ? common::elements_per_access(dtype, policy) : 1;
+}
+
 std::string ElementwiseForm::label() const {
   const std::string name(short_name(dtype));
   if (row_dims == 0) return name + " dense";
@@ -166,7 +170,7 @@ std::vector<std::string> elementwise_constants() {
 Variant elementwise_variant(const ElementwiseForm& form) {
   Variant variant;
   variant.add(storage_code(form.dtype));
-  variant.add(form.vectorised ? elements_per_access(form.dtype) : 1);
+  variant.add(form.elements_per_access());
   variant.add(form.policy.rows);
   variant.add(form.row_dims);
   variant.add(form.policy.threads);

@@ -67,10 +67,11 @@ class Space {
 struct ElementwiseForm {
   DType dtype;
   std::size_t inputs;
-  bool vectorised;  ///< Accesses of 16 bytes; else single elements.
+  bool vectorised;  ///< Whole vectors; else single elements.
   int row_dims;     ///< 0: no gaps in any operand; 1, and short; or kMaxRowDims.
   LaunchPolicy policy;
 
+  std::int64_t elements_per_access() const;
   std::string label() const;  ///< Such as "bf16 dense".
   bool plain() const { return vectorised && row_dims <= 1; }
 };

@@ -32,6 +32,10 @@ std::int64_t elements_per_access(DType dtype) {
   return kAccessBytes / static_cast<std::int64_t>(size_of(dtype));
 }
 
+std::int64_t elements_per_access(DType dtype, const LaunchPolicy& policy) {
+  return std::max<std::int64_t>(policy.bytes / static_cast<std::int64_t>(size_of(dtype)), 2);
+}
+
 bool is_aligned(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % kAccessBytes == 0;
 }

@@ -6,6 +6,7 @@
 
 #include <truefuse/core/rows.h>
 #include <truefuse/core/tensor.h>
+#include <truefuse/operator/policy.h>
 #include <truefuse/operators/common/tiles.h>
 
 /// What the plans of operators that walk over rows share; the kernel's side is tiles.h.
@@ -19,6 +20,9 @@ std::int64_t storage_code(DType dtype);
 
 /// Elements of one 16-byte access.
 std::int64_t elements_per_access(DType dtype);
+
+/// Elements of a policy's vector.
+std::int64_t elements_per_access(DType dtype, const LaunchPolicy& policy);
 
 /// Whether the address is a multiple of 16 bytes.
 bool is_aligned(const void* pointer);

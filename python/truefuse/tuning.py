@@ -19,7 +19,7 @@ from truefuse import supervise
 from truefuse.report import replace_file
 from truefuse.verdict import Status
 
-THREADS, ROWS = (128, 256, 512), (1, 2, 4)
+THREADS, ROWS, BYTES = (128, 256, 512), (1, 2, 4), (16, 8)
 DTYPES = ("f32", "f64", "bf16", "f16")
 # A choice has to be faster than the standard by more than what two runs differ by.
 LEAST_GAIN = 0.02
@@ -27,19 +27,27 @@ LEAST_GAIN = 0.02
 
 @dataclass(frozen=True)
 class Policy:
-    """`threads` of a block, `rows` that a thread loads at once; none: as the plan has it."""
+    """`threads` of a block, `rows` of vectors of so many `bytes` that a thread loads at once; none: as the
+    plan has it."""
 
     threads: int | None = None
     rows: int | None = None
+    bytes: int = 16
 
     def __str__(self) -> str:
         if self.threads is None:
             return "standard"
-        return f"threads={self.threads} rows={self.rows}"
+        return f"threads={self.threads} rows={self.rows} bytes={self.bytes}"
 
 
 STANDARD = Policy()
-POLICIES = (STANDARD, *(Policy(*pair) for pair in itertools.product(THREADS, ROWS)))
+
+
+def policies(
+    threads: Sequence[int] = THREADS, rows: Sequence[int] = ROWS, bytes: Sequence[int] = BYTES
+) -> list[Policy]:
+    """The standard and every combination."""
+    return [STANDARD, *(Policy(t, r, b) for b, t, r in itertools.product(bytes, threads, rows))]
 
 
 @dataclass
@@ -113,13 +121,13 @@ def sweep(
     targets: Sequence[str],
     device: str | None,
     seed: int,
-    policies: Sequence[Policy] = POLICIES,
+    chosen: Sequence[Policy],
     progress: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Row]:
     """With a device (then the one target is its own) a policy is timed once the gates let it pass;
     without one nothing is."""
     for target in targets:
-        for policy in policies:
+        for policy in chosen:
             progress(f"{target} {policy}")
             row = compiled(operator, target, policy)
             if device is not None:

@@ -23,13 +23,23 @@ def register(app: typer.Typer, refuse: Any) -> None:
             list[str] | None,
             typer.Option(help="Without a device: gfx90a, sm_90a, ... (repeatable)"),
         ] = None,
+        threads: Annotated[
+            list[int] | None, typer.Option(help="Of a block: 128, 256, 512. None: all.")
+        ] = None,
+        rows: Annotated[
+            list[int] | None,
+            typer.Option(help="Vectors a thread loads at once: 1, 2, 4. None: all."),
+        ] = None,
+        vector_bytes: Annotated[
+            list[int] | None, typer.Option("--bytes", help="Of a vector: 16, 8. None: both.")
+        ] = None,
         seed: Annotated[int, typer.Option(help="Of every random input.")] = DEFAULT_SEED,
         save: Annotated[
             bool, typer.Option("--save", help="Keep the fastest in the tuning file.")
         ] = False,
         as_json: Annotated[bool, typer.Option("--json")] = False,
     ) -> None:
-        """Block sizes and rows per thread of an operator's kernels: registers, spills, occupancy, and on a
+        """Block sizes, rows per thread and vector widths of an operator's kernels: registers, spills, occupancy, and on a
         device the time of what passed the gates.
 
         Exit: 0 done, 1 a policy does not compile or computes something else, 2 usage, 5 device."""
@@ -50,25 +60,34 @@ def register(app: typer.Typer, refuse: Any) -> None:
         for target in targets:
             if refusal := _native.refusal(target):
                 refuse(refusal)
-        screen, rows = Screen(), []
+        asked = []
+        for name, given, known_values in (
+            ("--threads", threads, tuning.THREADS),
+            ("--rows", rows, tuning.ROWS),
+            ("--bytes", vector_bytes, tuning.BYTES),
+        ):
+            if wrong := sorted(set(given or ()) - set(known_values)):
+                refuse(f"{name} {wrong[0]} is not among {', '.join(map(str, known_values))}.")
+            asked.append(given or known_values)
+        screen, found = Screen(), []
         try:
-            for row in tuning.sweep(operator, targets, device, seed):
-                rows.append(row)
+            for row in tuning.sweep(operator, targets, device, seed, tuning.policies(*asked)):
+                found.append(row)
                 if not as_json:
                     for line in text(row):
                         screen.line(line)
         except RuntimeError as error:
             refuse(str(error), code=1)
         if as_json:
-            print(json.dumps([row.to_json() for row in rows], indent=1))
+            print(json.dumps([row.to_json() for row in found], indent=1))
         elif device is None:
             screen.line("no time is shown: nothing ran. With a GPU, give --device cuda.")
         if save:
-            chosen = tuning.choices(rows)
+            chosen = tuning.choices(found)
             tuning.save(tuning.user_file(), targets[0], operator, chosen)
             what = ", ".join(f"{dtype} {policy}" for dtype, policy in chosen.items())
             screen.line(f"{tuning.user_file()}: {what or 'the standard is as fast as any'}")
-        raise typer.Exit(1 if any(row.refused for row in rows) else 0)
+        raise typer.Exit(1 if any(row.refused for row in found) else 0)
 
 
 def text(row: Any) -> list[str]:

@@ -176,7 +176,7 @@ TEST(ElementwiseSimulated, WhateverTheLaunchPolicy) {
     for (const int rows : {1, 4}) {
       Setting tuned;
       for (const char* name : {"swish", "swish_backward"}) {
-        tuned.tuned.push_back({name, DType::f32, {threads, rows}});
+        tuned.tuned.push_back({name, DType::f32, {threads, rows, rows == 1 ? 8 : 16}});
       }
       for (const std::int64_t n : {3, 4 * threads - 1, 4 * threads + 5, 9 * threads}) {
         check_dense_swish(DType::f32, {n}, tuned);
