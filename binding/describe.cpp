@@ -55,6 +55,7 @@ void refuse_taken(const Operator& op) {
 Registration registered(Watched& watched, const Derivative& derivative) {
   const Described& first = watched.first();
   try {
+    if (!first.has_kernel) return Registration::without_devices(first.op, derivative);
     return first.cpu.empty() ? Registration::boxed(first.op, in_simulator(watched), derivative)
                              : Registration::without_cpu(first.op, derivative);
   } catch (const c10::Error& error) {

@@ -151,11 +151,12 @@ void Watched::compare_with_first(const Described& described) const {
   if (described.op.qualified_name() != first.op.qualified_name()) differ("the operator's name");
   if (described.op.schema != first.op.schema) differ("the schema");
   if (described.op.contract.text() != first.op.contract.text()) differ("the contract");
-  if (described.cpu != first.cpu || described.reference != first.reference ||
+  if (described.cpu != first.cpu || described.gpu != first.gpu ||
+      described.has_kernel != first.has_kernel || described.reference != first.reference ||
       described.backward_file != first.backward_file ||
       described.backward_function != first.backward_function ||
       described.gradients != first.gradients) {
-    differ("reference, cpu or backward");
+    differ("reference, cpu, gpu or backward");
   }
 }
 

@@ -55,6 +55,18 @@ def main() -> None:
             text=text + "check it with --device sim:wave64, or name a function in 'cpu:'.",
         )
         return
+    if is_simulated and not describe.has_kernel(case.operator):
+        text = (
+            f"{case.operator} has no kernel to simulate: its description names Python functions. "
+        )
+        send("no-case", text=text + "Check it on the device that they are for.")
+        return
+    if not describe.runs_on(case.operator, device.type):
+        text = (
+            f"{case.operator} names no function for this device: check it with another --device, "
+        )
+        send("no-case", text=text + "or name one in its description.")
+        return
     with torch.no_grad():
         at_start = flags.snapshot(device)
     changed = flags.changes(before, at_start)
