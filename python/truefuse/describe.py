@@ -140,6 +140,8 @@ def _load_folder(folder: Path, name: str, namespace: str) -> Described:
     module = _module_of(Path(facts["origin"]))
     functions = {} if module is None else {k: v for k, v in vars(module).items() if callable(v)}
     where = f"{Path(facts['origin']).name}/{CASE}"
+    if module is None:
+        where += ", which is not there,"
     backward = None
     if facts["backward_file"]:
         other = f"{facts['name']}_backward" if name else ""
@@ -212,7 +214,7 @@ def _module_of(folder: Path) -> ModuleType | None:
     try:
         return source_file.run(path)
     except Exception as error:
-        raise RuntimeError(f"'{path}' raised {type(error).__name__}: {error}") from error
+        raise RuntimeError(source_file.raised(path, error)) from error
 
 
 def _registered(described: Described, backward: Described | None) -> Described:

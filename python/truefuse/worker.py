@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from truefuse import case as cases
-from truefuse import check, describe, flags
+from truefuse import case_check, check, describe, flags
 from truefuse.context import Context
 from truefuse.supervise import LOAD
 from truefuse.verdict import Result, Status
@@ -70,6 +70,12 @@ def main() -> None:
     with torch.no_grad():
         at_start = flags.snapshot(device)
     changed = flags.changes(before, at_start)
+    complaint = case_check.call_complaint(case, device, contract)
+    if complaint:
+        error = cases.CaseError(f"case file '{case.source}': {complaint}.")
+        send("result", result=_raised(error, request).to_json())
+        send("end")
+        return
     asked = (request["seed"], request["target"], contract)
     on_result = lambda result: send("result", result=result.to_json())  # noqa: E731
     on_step = lambda name: send("step", name=name)  # noqa: E731

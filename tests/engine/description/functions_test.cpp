@@ -11,17 +11,16 @@ using testing::kText;
 using testing::refusal;
 using testing::replaced;
 
-const std::string kFunctions = R"(operator: mine::add
+const std::string kFunctions = R"text(operator: mine::add
 summary:  x + y
 schema:   add(Tensor x, Tensor(a!)? y, *, str form="a, b)", float eps=1e-5) -> Tensor
 contract:
-  x: f32 [n] contiguous;
-y : like x[n] contiguous optional mutated;
-form : text; eps: float
+  x: f32 [n] contiguous; y: like x [n] contiguous optional mutated;
+  form: text; eps: float
   -> out: like x [n] contiguous
 gpu:       launch
 reference: reference
-)";
+)text";
 
 TEST(Functions, stand_in_a_kernels_place) {
   const auto made = described(kFunctions);
