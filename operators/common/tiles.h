@@ -8,6 +8,7 @@
 // neighbouring blocks touch neighbouring memory. Tile numbers are 32 bits wide, offsets 64: any
 // size is addressed by the same code.
 
+#include "truefuse/device/rows.h"
 #include "truefuse/device/types.h"
 
 namespace truefuse::common {
@@ -32,21 +33,9 @@ struct StorageOf<3> {
   using Type = tf::bf16;
 };
 
-constexpr int kMaxRowDims = 6;
-
-/// The leading dimensions of a tensor, innermost first, merged where one stride describes two of
-/// them.
-struct RowMap {
-  tf::i64 sizes[kMaxRowDims];
-  tf::i64 strides[kMaxRowDims];
-  tf::i64 dims;
-};
-
-/// Quotient of non-negative integers; the 64-bit division is several times dearer.
-TF_DEVICE tf::i64 divide(tf::i64 a, tf::i64 b) {
-  if (((a | b) >> 32) == 0) return static_cast<tf::u32>(a) / static_cast<tf::u32>(b);
-  return a / b;
-}
+using tf::divide;
+using tf::kMaxRowDims;
+using tf::RowMap;
 
 /// Of the first element of the row `down` rows below `row`, in elements. kOneDim: the map has at
 /// most one dimension.
@@ -56,15 +45,7 @@ TF_DEVICE tf::i64 row_offset(const RowMap& map, tf::i64 row, tf::u32 down) {
     // The first product serves all rows of a thread.
     return row * map.strides[0] + down * map.strides[0];
   } else {
-    row += down;
-    tf::i64 offset = 0;
-    int d = 0;
-    for (; d < map.dims - 1; ++d) {
-      const tf::i64 outer = divide(row, map.sizes[d]);
-      offset += (row - outer * map.sizes[d]) * map.strides[d];
-      row = outer;
-    }
-    return offset + row * map.strides[d];
+    return tf::row_offset(map, row + down);
   }
 }
 
