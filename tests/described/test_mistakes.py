@@ -1,6 +1,7 @@
 """Mistakes of somebody's first operator, in a folder of `truefuse new`: each is one sentence with its place."""
 
 import itertools
+import os
 import re
 
 import pytest
@@ -163,3 +164,11 @@ def test_files_that_are_not_right(folder, change, sentence):
     with pytest.raises(RuntimeError, match=sentence):
         truefuse.load(folder)
     assert not registered(folder)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+@pytest.mark.parametrize("name", [TEXT, KERNEL])
+def test_a_file_that_may_not_be_read(folder, name):
+    (folder / name).chmod(0)
+    with pytest.raises(RuntimeError, match=f"{folder.name}/{name}' cannot be read: Permission denied"):
+        truefuse.load(folder)
