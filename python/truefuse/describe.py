@@ -302,7 +302,7 @@ def _by_function(described: Described, entry: str, args: Any, kwargs: dict[str, 
 def _placed(result: Tensor, like: Tensor | None, taken: set[int]) -> Tensor:
     """`result` in memory of its own, with strides as `like` has them or contiguous; itself, if it is so."""
     if like is None:
-        wanted = torch.empty(result.shape, device="meta").stride()
+        wanted = _contiguous(result.shape)
     else:
         wanted = torch.empty_like(like, device="meta").stride()
     memory = result.untyped_storage()
@@ -313,6 +313,14 @@ def _placed(result: Tensor, like: Tensor | None, taken: set[int]) -> Tensor:
     return torch.empty_strided(
         result.shape, wanted, dtype=result.dtype, device=result.device
     ).copy_(result)
+
+
+def _contiguous(shape: torch.Size) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
 
 
 def _implement_backward(described: Described, name: str) -> None:

@@ -170,5 +170,7 @@ def test_files_that_are_not_right(folder, change, sentence):
 @pytest.mark.parametrize("name", [TEXT, KERNEL])
 def test_a_file_that_may_not_be_read(folder, name):
     (folder / name).chmod(0)
-    with pytest.raises(RuntimeError, match=f"{folder.name}/{name}' cannot be read: Permission denied"):
+    with pytest.raises(
+        RuntimeError, match=f"{folder.name}/{name}' cannot be read: Permission denied"
+    ):
         truefuse.load(folder)
