@@ -55,12 +55,19 @@ void refuse_taken(const Operator& op) {
 Registration registered(Watched& watched, const Derivative& derivative) {
   const Described& first = watched.first();
   try {
+    if (!first.has_kernel) return Registration::without_devices(first.op, derivative);
     return first.cpu.empty() ? Registration::boxed(first.op, in_simulator(watched), derivative)
                              : Registration::without_cpu(first.op, derivative);
   } catch (const c10::Error& error) {
     throw Error(first.schema_place + ": " + error.what_without_backtrace());
-  } catch (const std::exception& error) {  // Of the schema's parser, or an Error.
+  } catch (const Error& error) {
     throw Error(first.schema_place + ": " + error.what());
+  } catch (const std::exception& error) {  // Of the schema's parser.
+    throw Error(
+        first.schema_place +
+        ": PyTorch cannot read this schema, which has the form name(Tensor x, *, float eps) "
+        "-> Tensor: " +
+        error.what());
   }
 }
 

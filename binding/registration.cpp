@@ -167,10 +167,15 @@ Registration Registration::boxed(const Operator& op, const CpuFunction& cpu,
 }
 
 Registration Registration::without_cpu(const Operator& op, const Derivative& derivative) {
+  Registration registration = without_devices(op, derivative);
+  registration.library_.impl(op.name.c_str(), boxed_function<GpuBoxed>(c10::DispatchKey::CUDA, op));
+  return registration;
+}
+
+Registration Registration::without_devices(const Operator& op, const Derivative& derivative) {
   Registration registration(op, derivative);
   torch::Library& library = registration.library_;
   const char* name = op.name.c_str();
-  library.impl(name, boxed_function<GpuBoxed>(c10::DispatchKey::CUDA, op));
   library.impl(name, boxed_function<MetaBoxed>(c10::DispatchKey::Meta, op));
   library.impl(name,
                boxed_function<AutogradBoxed>(c10::DispatchKey::Autograd, registration.autograd_));

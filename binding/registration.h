@@ -29,6 +29,9 @@ class Registration {
   /// The same without a kernel for CPU tensors, which somebody else registers.
   static Registration without_cpu(const Operator& op, const Derivative& derivative = {});
 
+  /// Nor one for tensors on a GPU.
+  static Registration without_devices(const Operator& op, const Derivative& derivative = {});
+
   /// `get` returns the operator's description; `Signature` is its schema in C++, for instance
   /// at::Tensor(const at::Tensor&, const at::Tensor&, c10::string_view). PyTorch refuses a
   /// signature that does not fit the schema.

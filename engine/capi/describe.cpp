@@ -34,6 +34,8 @@ void write_added(JsonWriter& json, std::unique_ptr<Watched> watched) {
   json.key("contract").raw(found.op.contract.json());
   json.key("reference").string(found.reference);
   json.key("cpu").string(found.cpu);
+  json.key("gpu").string(found.gpu);
+  json.key("has_kernel").boolean(found.has_kernel);
   json.key("backward_file").string(found.backward_file);
   json.key("backward").string(found.backward_function);
   json.key("gradients").begin_array();

@@ -17,7 +17,8 @@ struct truefuse_file {
 
 /// Reads the description `file` of a folder, with the sources beside it, and checks it;
 /// nothing is registered. `name_space` and `op` replace the names that it has. {handle, namespace,
-/// name, schema, contract, reference, cpu, backward_file, backward, gradients: [..], origin}
+/// name, schema, contract, reference, cpu, gpu, has_kernel, backward_file, backward,
+/// gradients: [..], origin}
 TRUEFUSE_EXPORT char* truefuse_describe_folder(const char* path, const char* file,
                                                const char* name_space, const char* op);
 

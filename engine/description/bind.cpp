@@ -104,6 +104,7 @@ void Geometry::bind(const File& file, const std::string& source_name, const std:
 
 Binding Geometry::binding_of(const KernelParameter& parameter) {
   const std::string& name = parameter.name;
+  if (parameter.type == "tf::RowMap" && !parameter.is_pointer) return rows_binding(parameter);
   if (const auto tensor = facts_.tensor_named(name)) return tensor_binding(parameter, *tensor);
   for (std::size_t i = 0; i < scratch_.size(); ++i) {
     if (scratch_[i].name != name) continue;
@@ -122,7 +123,7 @@ Binding Geometry::binding_of(const KernelParameter& parameter) {
   const std::optional<Type> type = find_in(kScalarTypes, parameter.type);
   if (!type) {
     throw Error("a parameter cannot be of the type " + parameter.type +
-                "; there are tf::i64, tf::i32, tf::u64, tf::u32, float and double");
+                "; there are tf::i64, tf::i32, tf::u64, tf::u32, float, double and tf::RowMap");
   }
   const bool is_floating = *type == Type::f32 || *type == Type::f64;
   if (real != arguments.end()) {
@@ -136,6 +137,25 @@ Binding Geometry::binding_of(const KernelParameter& parameter) {
                 " is a whole number; the parameter must be tf::i64, tf::i32, tf::u64 or tf::u32");
   }
   return {From::number, *type, slot, name};
+}
+
+/// Of `tf::RowMap x_rows`.
+Binding Geometry::rows_binding(const KernelParameter& parameter) const {
+  constexpr std::string_view kEnd = "_rows";
+  const std::string& name = parameter.name;
+  const std::string of = name.ends_with(kEnd) ? name.substr(0, name.size() - kEnd.size()) : "";
+  const auto tensor = facts_.tensor_named(of);
+  if (!tensor) {
+    throw Error(
+        "a map of rows is named after its tensor, as in tf::RowMap x_rows; no tensor fits " + name);
+  }
+  const TensorSpec& spec = facts_.spec(*tensor);
+  if (spec.dims.empty() || spec.layout == Layout::strided || spec.layout == Layout::dense) {
+    throw Error("a map says where rows begin, whose elements lie one after the other; " + of +
+                " is not such a tensor in the contract: give it a last dimension and make it "
+                "rows-strided");
+  }
+  return {From::rows, Type::map, *tensor, of};
 }
 
 Binding Geometry::tensor_binding(const KernelParameter& parameter, std::size_t tensor) const {

@@ -6,16 +6,20 @@
 #include <truefuse/description/description.h>
 #include <truefuse/description/geometry.h>
 #include <truefuse/description/samples.h>
+#include <truefuse/description/schema_names.h>
 #include <truefuse/host/plan_library.h>
 
 namespace truefuse::description {
 namespace {
 
-constexpr std::array<std::string_view, 14> kKeys{
-    "operator",  "summary", "schema", "contract", "kernel",    "plan", "let",
-    "constants", "scratch", "launch", "examples", "reference", "cpu",  "backward"};
-constexpr std::array<std::string_view, 7> kNeeded{"operator", "summary", "schema",   "contract",
-                                                  "kernel",   "launch",  "reference"};
+constexpr std::array<std::string_view, 15> kKeys{
+    "operator", "summary", "schema",   "contract",  "kernel", "plan", "let",     "constants",
+    "scratch",  "launch",  "examples", "reference", "cpu",    "gpu",  "backward"};
+constexpr std::array<std::string_view, 5> kNeeded{"operator", "summary", "schema", "contract",
+                                                  "reference"};
+/// What is said of a kernel, beside its file's name.
+constexpr std::array<std::string_view, 6> kOfKernel{"launch",    "plan",    "let",
+                                                    "constants", "scratch", "examples"};
 
 /// A contract and the expressions over it, which live as long as the operator's plan.
 struct Program {
@@ -50,7 +54,8 @@ class Reader {
     for (const std::string_view key : kNeeded) {
       if (find(key) == nullptr) {
         throw Error(file_.name + ": the entry '" + std::string(key) +
-                    ":' is missing; a description needs " + list(kNeeded));
+                    ":' is missing; a description needs " + list(kNeeded) +
+                    ", and kernel and launch, or functions in cpu or gpu");
       }
     }
   }
@@ -61,19 +66,13 @@ class Reader {
     read_names(op);
     op.summary = find("summary")->plain(file_);
     op.contract = read_contract();
-    const auto program = std::make_shared<Program>(op.name, op.contract);
-    Geometry& geometry = program->geometry;
-    read_geometry(geometry);
-    const Entry& kernel = *find("kernel");
-    op.source = source_of(kernel, kernel.plain(file_));
-    geometry.bind(file_, op.source.name, op.source.files.find(op.source.name)->second);
-    use_plan(geometry);
-    op.constants = geometry.constant_names();
-    op.plan = [program](const Call& call, const DeviceFacts& device, Plan& plan) {
-      program->geometry.plan(call, device, plan);
-    };
-    op.variants = read_variants(op, geometry);
+    require_arguments(op.contract);
     read_functions(*described);
+    if (find("kernel") != nullptr) {
+      read_kernel(op);
+    } else {
+      do_without_kernel(*described);
+    }
     described->schema_place = place_of(file_, *find("schema"));
     return described;
   }
@@ -121,6 +120,69 @@ class Reader {
     } catch (const Error& error) {
       throw Error(place_of(file_, entry) + ": " + error.what());
     }
+  }
+
+  /// Names that only one of schema and contract has, before a kernel's parameter of that name is
+  /// called unknown. The rest of the schema is for PyTorch to read.
+  void require_arguments(const Contract& contract) const {
+    const Entry& entry = *find("schema");
+    const auto& arguments = contract.arguments();
+    for (const auto& [name, place] : schema_arguments(file_, entry)) {
+      if (std::none_of(arguments.begin(), arguments.end(),
+                       [&](const ArgumentSpec& argument) { return argument.name == name; })) {
+        file_.fail(place, "the contract says nothing of " + name +
+                              ", an argument of the schema: add '" + name + ": ...' to it");
+      }
+    }
+  }
+
+  void read_kernel(Operator& op) const {
+    const Entry& kernel = *find("kernel");
+    if (const Entry* gpu = find("gpu")) {
+      file_.fail(gpu->place,
+                 "the kernel runs on a GPU; a function in 'gpu:' stands in its place, "
+                 "so one of the two has to go");
+    }
+    if (find("launch") == nullptr) {
+      file_.fail(kernel.place,
+                 "the entry 'launch:' is missing, which says how many blocks of the kernel run");
+    }
+    const auto program = std::make_shared<Program>(op.name, op.contract);
+    Geometry& geometry = program->geometry;
+    read_geometry(geometry);
+    op.source = source_of(kernel, kernel.plain(file_));
+    geometry.bind(file_, op.source.name, op.source.files.find(op.source.name)->second);
+    use_plan(geometry);
+    op.constants = geometry.constant_names();
+    op.plan = [program](const Call& call, const DeviceFacts& device, Plan& plan) {
+      program->geometry.plan(call, device, plan);
+    };
+    op.variants = read_variants(op, geometry);
+  }
+
+  /// Functions of Python are all that there is: its plan says so.
+  void do_without_kernel(Described& described) const {
+    for (const std::string_view key : kOfKernel) {
+      if (const Entry* entry = find(key)) {
+        file_.fail(entry->place,
+                   std::string(key) +
+                       " is about a kernel, and the entry 'kernel:' is missing, which "
+                       "names its file");
+      }
+    }
+    if (described.cpu.empty() && described.gpu.empty()) {
+      throw Error(file_.name +
+                  ": the entry 'kernel:' is missing, which names the kernel's file. Without a "
+                  "kernel a description names Python functions that run in its place: in 'gpu:', "
+                  "in 'cpu:', or both");
+    }
+    described.has_kernel = false;
+    described.op.plan = [name = described.op.name](const Call& /*call*/,
+                                                   const DeviceFacts& /*device*/, Plan& /*plan*/) {
+      throw Error(name +
+                  " has no kernel that truefuse could run: its description names Python "
+                  "functions in its place");
+    };
   }
 
   void read_geometry(Geometry& geometry) const {
@@ -239,6 +301,7 @@ class Reader {
       described.cpu = read_name("cpu", "'simulator' or the name of a Python function");
       if (described.cpu == "simulator") described.cpu.clear();
     }
+    if (find("gpu") != nullptr) described.gpu = read_name("gpu", "the name of a Python function");
     const Entry* entry = find("backward");
     if (entry == nullptr) return;
     if (const std::string file = entry->plain(file_); file.ends_with(".txt")) {

@@ -13,9 +13,11 @@ namespace truefuse::description {
 struct Described {
   Operator op;  ///< An ordinary one; its plan evaluates the text's expressions.
 
-  std::string reference;      ///< Name of a Python function: the operator's mathematics.
-  std::string cpu;            ///< Name of a Python function for CPU tensors; empty: the simulator.
-  std::string backward_file;  ///< Another description in the folder; or empty.
+  std::string reference;  ///< Name of a Python function: the operator's mathematics.
+  std::string cpu;        ///< Name of a Python function for CPU tensors; empty: the simulator.
+  std::string gpu;        ///< The same for tensors on a GPU; empty: the kernel.
+  bool has_kernel = true;
+  std::string backward_file;           ///< Another description in the folder; or empty.
   std::string backward_function;       ///< Name of a Python function; or empty.
   std::vector<std::string> gradients;  ///< Arguments that backward_function differentiates.
 
@@ -54,12 +56,14 @@ struct Sources {
 ///   examples:  rows = 4, hidden = 4096; rows = 3, hidden = 7
 ///   reference: reference
 ///   cpu:       simulator | NAME of a function
+///   gpu:       NAME of a function                 # in place of kernel and launch
 ///   backward:  other.txt | NAME -> x, bias
 ///
 /// plan, let, constants, scratch, examples, cpu and backward may be left out; there may be several
-/// launches, which run in order. `#` begins a comment. The parameters of a kernel are matched by
-/// their names (Geometry::bind). Throws Error with the file, the line and a caret for whatever is
-/// wrong with the text or does not fit the kernel's source.
+/// launches, which run in order. What runs may be Python functions alone, such as those of a Triton
+/// kernel: then nothing is said of a kernel. `#` begins a comment. The parameters of a kernel are
+/// matched by their names (Geometry::bind). Throws Error with the file, the line and a caret for
+/// whatever is wrong with the text or does not fit the kernel's source.
 std::unique_ptr<Described> read(const Sources& sources);
 
 }  // namespace truefuse::description

@@ -32,6 +32,8 @@ std::string Entry::plain(const File& file) const {
 }
 
 File without_comments(std::string name, std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";  // Some editors begin UTF-8 with it.
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
   File file{std::move(name), std::string(text)};
   bool is_quoted = false, is_comment = false;
   for (char& c : file.text) {

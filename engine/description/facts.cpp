@@ -20,6 +20,16 @@ std::int64_t alignment_of(const void* data) {
   return static_cast<std::int64_t>(address & (~address + 1));
 }
 
+/// Of the addresses of all rows together: of tensors whose last dimension has stride 1.
+std::int64_t row_alignment_of(const TensorView& view) {
+  auto bits = reinterpret_cast<std::uintptr_t>(view.data);
+  for (std::size_t d = 0; d + 1 < view.sizes.size(); ++d) {
+    if (view.sizes[d] != 1)
+      bits |= static_cast<std::uintptr_t>(view.strides[d]) * size_of(view.dtype);
+  }
+  return alignment_of(reinterpret_cast<const void*>(bits));
+}
+
 std::int64_t product(std::span<const std::int64_t> sizes) {
   std::int64_t count = 1;
   for (const std::int64_t size : sizes) count *= size;
@@ -28,7 +38,8 @@ std::int64_t product(std::span<const std::int64_t> sizes) {
 
 std::int64_t of_tensor(const Fact& fact, const TensorView* view) {
   if (fact.kind == Kind::given) return view == nullptr ? 0 : 1;
-  if (view == nullptr) return fact.kind == Kind::alignment ? 256 : 0;
+  const bool is_alignment = fact.kind == Kind::alignment || fact.kind == Kind::row_alignment;
+  if (view == nullptr) return is_alignment ? 256 : 0;
   const std::size_t rank = view->sizes.size();
   switch (fact.kind) {
     case Kind::dtype:
@@ -39,6 +50,8 @@ std::int64_t of_tensor(const Fact& fact, const TensorView* view) {
       return product(view->sizes);
     case Kind::alignment:
       return alignment_of(view->data);
+    case Kind::row_alignment:
+      return row_alignment_of(*view);
     case Kind::pack:
       return product(view->sizes.first(rank - static_cast<std::size_t>(fact.index)));
     default: {
@@ -152,16 +165,19 @@ std::optional<Fact> Facts::size_named(const std::string& name) const {
 
 Fact Facts::property(std::size_t tensor, const Reference& reference) const {
   if (reference.property.empty()) {
-    throw Error(reference.name + " is a tensor; of one there are " + reference.name +
-                ".dtype, .bytes, .elements, .given, .alignment, .stride(i) and .size(i)");
+    throw Error(
+        reference.name + " is a tensor; of one there are " + reference.name +
+        ".dtype, .bytes, .elements, .given, .alignment, .row_alignment, .stride(i) and .size(i)");
   }
-  constexpr std::array<std::pair<std::string_view, Kind>, 7> kFacts{{{"dtype", Kind::dtype},
-                                                                     {"bytes", Kind::bytes},
-                                                                     {"elements", Kind::elements},
-                                                                     {"given", Kind::given},
-                                                                     {"alignment", Kind::alignment},
-                                                                     {"stride", Kind::stride},
-                                                                     {"size", Kind::size}}};
+  constexpr std::array<std::pair<std::string_view, Kind>, 8> kFacts{
+      {{"dtype", Kind::dtype},
+       {"bytes", Kind::bytes},
+       {"elements", Kind::elements},
+       {"given", Kind::given},
+       {"alignment", Kind::alignment},
+       {"row_alignment", Kind::row_alignment},
+       {"stride", Kind::stride},
+       {"size", Kind::size}}};
   for (const auto& [name, kind] : kFacts) {
     if (reference.property != name) continue;
     const bool is_indexed = kind == Kind::stride || kind == Kind::size;
@@ -172,8 +188,9 @@ Fact Facts::property(std::size_t tensor, const Reference& reference) const {
     }
     return {kind, tensor, reference.index.value_or(0)};
   }
-  throw Error("a tensor has no " + reference.property + "; there are " + reference.name +
-              ".dtype, .bytes, .elements, .given, .alignment, .stride(i) and .size(i)");
+  throw Error(
+      "a tensor has no " + reference.property + "; there are " + reference.name +
+      ".dtype, .bytes, .elements, .given, .alignment, .row_alignment, .stride(i) and .size(i)");
 }
 
 std::int64_t Facts::number_of_word(const Reference& reference, const std::string& word) const {

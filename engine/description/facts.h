@@ -23,6 +23,7 @@ struct Fact {
     elements,
     given,
     alignment,
+    row_alignment,
     stride,  ///< Of a tensor.
     multiprocessors,
     wave,
@@ -47,6 +48,7 @@ struct Fact {
 ///   x.stride(i)            in elements; i counts from 0, from the end if negative
 ///   x.size(i)
 ///   x.alignment            of the first element, in bytes: the largest power of two, at most 256
+///   x.row_alignment        of the first elements of all rows, whose own stride is 1
 ///   device.multiprocessors, .wave, .max_shared_bytes, .max_shared_bytes_opt_in
 class Facts {
  public:

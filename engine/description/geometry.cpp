@@ -3,6 +3,7 @@
 #include <variant>
 
 #include <truefuse/description/geometry.h>
+#include <truefuse/operator/row_map.h>
 
 namespace truefuse::description {
 namespace {
@@ -257,11 +258,18 @@ void Geometry::add_parameter(const Binding& binding, const Call& call, const Slo
     launch.parameters.add_scratch(scratch[binding.index]);
     return;
   }
-  if (binding.from == From::tensor) {
+  if (binding.from == From::tensor || binding.from == From::rows) {
     const std::size_t arguments = call.arguments.size();
     const TensorView* view = binding.index < arguments
                                  ? std::get_if<TensorView>(&call.arguments[binding.index])
                                  : &call.outputs[binding.index - arguments];
+    if (binding.from == From::rows) {
+      constexpr std::int64_t kOne = 1;
+      const TensorView one_row{DType::f32, {}, {&kOne, 1}, {&kOne, 1}, nullptr};
+      const Rows rows(view != nullptr ? *view : one_row);
+      launch.parameters.add(row_map(op_, binding.name, rows));
+      return;
+    }
     const bool has_elements =
         view != nullptr && std::none_of(view->sizes.begin(), view->sizes.end(),
                                         [](std::int64_t size) { return size == 0; });

@@ -24,8 +24,8 @@ struct Value {
 
 /// What one kernel parameter is given in each call.
 struct Binding {
-  enum class From : std::uint8_t { tensor, number, real, scratch };
-  enum class Type : std::uint8_t { pointer, i64, i32, u64, u32, f32, f64 };
+  enum class From : std::uint8_t { tensor, rows, number, real, scratch };
+  enum class Type : std::uint8_t { pointer, map, i64, i32, u64, u32, f32, f64 };
   From from;
   Type type;
   std::size_t index;  ///< Tensor, slot, argument, or piece of scratch memory.
@@ -80,6 +80,7 @@ class Geometry {
   std::vector<Value> read_values(const File& file, Scanner& scanner, std::string_view what);
   void refuse_taken(const File& file, const Value& value) const;
   Binding binding_of(const KernelParameter& parameter);
+  Binding rows_binding(const KernelParameter& parameter) const;
   Binding tensor_binding(const KernelParameter& parameter, std::size_t tensor) const;
   void add_parameter(const Binding& binding, const Call& call, const Slots& slots,
                      const std::vector<std::size_t>& scratch, Launch& launch) const;

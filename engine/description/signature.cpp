@@ -38,6 +38,7 @@ std::string code_of(std::string_view text) {
 struct Definition {
   std::string name, max_threads;
   std::size_t place = 0, parameters = 0;  // Of the name; after the opening bracket.
+  std::string hidden;                     // Why nobody can look it up by its name; else empty.
 };
 
 std::size_t skip_blanks(std::string_view code, std::size_t at) {
@@ -51,6 +52,23 @@ std::size_t close(std::string_view code, std::size_t at) {
     if (code[at] == ')' && --depth == 0) return at + 1;
   }
   return at;
+}
+
+/// `begin` is where the definition of a kernel begins with TF_KERNEL or __global__.
+std::string why_hidden(const std::string& code, std::size_t begin) {
+  static const std::regex kTemplate(R"(\btemplate\s*<)"), kExtern(R"(\bextern\b)"),
+      kBlock(R"(\bextern\s*"[^"]*"\s*\{)");
+  const std::size_t before = begin == 0 ? std::string::npos : code.find_last_of(";{}", begin - 1);
+  const std::string head = code.substr(before + 1, begin - before - 1);
+  if (std::regex_search(head, kTemplate)) {
+    return "a kernel is looked up by its name, which a template does not have: make it a function, "
+           "and its types and numbers constants of the description";
+  }
+  const bool is_plain = code.compare(begin, 2, "__") == 0;
+  if (is_plain && !std::regex_search(head, kExtern) && !std::regex_search(code, kBlock)) {
+    return "a kernel is looked up by its name: write extern \"C\" in front of __global__";
+  }
+  return {};
 }
 
 std::vector<Definition> definitions_in(const std::string& code) {
@@ -75,6 +93,7 @@ std::vector<Definition> definitions_in(const std::string& code) {
                            std::regex_constants::match_continuous)) {
       continue;
     }
+    definition.hidden = why_hidden(code, static_cast<std::size_t>(at->position()));
     if (rest[1].matched) definition.max_threads = rest[1];
     if (rest[2].matched) definition.max_threads = rest[2];
     definition.name = rest[3];
@@ -143,6 +162,9 @@ std::optional<KernelSignature> find_signature(std::string_view file, std::string
   const auto found = std::find_if(all.begin(), all.end(),
                                   [&](const Definition& one) { return one.name == kernel; });
   if (found == all.end()) return std::nullopt;
+  if (!found->hidden.empty()) {
+    Scanner::in_file(file, text, found->place, text.size()).fail(found->place, found->hidden);
+  }
   KernelSignature signature;
   signature.max_threads = found->max_threads;
   signature.place = found->place;

@@ -26,7 +26,8 @@ struct KernelSignature {
 /// The definition `TF_KERNEL(max_threads) void name(...)` or TF_KERNEL_RESIDENT in a source, or
 /// `extern "C" __global__ void name(...)`, with or without __launch_bounds__. Nothing if there is
 /// none. Throws Error, with "<file>:<line>" and a caret, for a parameter that is no scalar and no
-/// pointer to scalars.
+/// pointer to scalars, and for a kernel that cannot be looked up by its name: a template, or
+/// __global__ without extern "C".
 std::optional<KernelSignature> find_signature(std::string_view file, std::string_view text,
                                               std::string_view kernel);
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <dirent.h>
 #include <filesystem>
@@ -6,6 +7,7 @@
 #include <iterator>
 #include <optional>
 #include <sys/stat.h>
+#include <system_error>
 
 #include <truefuse/core/error.h>
 #include <truefuse/description/watched.h>
@@ -48,10 +50,19 @@ bool is_source(const fs::path& path) {
          suffix == ".hpp" || suffix == ".cpp";
 }
 
+/// Nothing if there is no such file. Throws Error for one that cannot be read, or is no text.
 std::optional<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  if (!file) {
+    const int reason = errno;
+    if (reason == ENOENT) return std::nullopt;
+    throw Error("'" + path + "' cannot be read: " + std::generic_category().message(reason));
+  }
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (text.find('\0') != std::string::npos) {
+    throw Error("'" + path + "' is no text in UTF-8: it holds a byte 0. Save it as UTF-8");
+  }
+  return text;
 }
 
 }  // namespace
@@ -151,11 +162,12 @@ void Watched::compare_with_first(const Described& described) const {
   if (described.op.qualified_name() != first.op.qualified_name()) differ("the operator's name");
   if (described.op.schema != first.op.schema) differ("the schema");
   if (described.op.contract.text() != first.op.contract.text()) differ("the contract");
-  if (described.cpu != first.cpu || described.reference != first.reference ||
+  if (described.cpu != first.cpu || described.gpu != first.gpu ||
+      described.has_kernel != first.has_kernel || described.reference != first.reference ||
       described.backward_file != first.backward_file ||
       described.backward_function != first.backward_function ||
       described.gradients != first.gradients) {
-    differ("reference, cpu or backward");
+    differ("reference, cpu, gpu or backward");
   }
 }
 

@@ -25,6 +25,7 @@
 
 #include "truefuse/device/math.h"
 #include "truefuse/device/platform.h"
+#include "truefuse/device/rows.h"
 #include "truefuse/device/types.h"
 #include "truefuse/device/vector.h"
 #if !defined(TF_PLATFORM_HOST)

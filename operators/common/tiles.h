@@ -7,6 +7,7 @@
 // columns, the others below them along the rows. Tiles are numbered along the columns first, so
 // neighbouring blocks touch neighbouring memory. Offsets are 64 bits wide: any size is addressed.
 
+#include "truefuse/device/rows.h"
 #include "truefuse/device/types.h"
 
 namespace truefuse::common {
@@ -31,21 +32,9 @@ struct StorageOf<3> {
   using Type = tf::bf16;
 };
 
-constexpr int kMaxRowDims = 6;
-
-/// The leading dimensions of a tensor, innermost first, merged where one stride describes two of
-/// them.
-struct RowMap {
-  tf::i64 sizes[kMaxRowDims];
-  tf::i64 strides[kMaxRowDims];
-  tf::i64 dims;
-};
-
-/// Quotient of non-negative integers; the 64-bit division is several times dearer.
-TF_DEVICE tf::i64 divide(tf::i64 a, tf::i64 b) {
-  if (((a | b) >> 32) == 0) return static_cast<tf::u32>(a) / static_cast<tf::u32>(b);
-  return a / b;
-}
+using tf::divide;
+using tf::kMaxRowDims;
+using tf::RowMap;
 
 /// Of rows and columns. Short: rows of one dimension at most whose number, columns and stride are
 /// all below 2^31 (are_short in tiling.h). Offsets are 64 bits wide all the same.
@@ -68,16 +57,7 @@ TF_DEVICE tf::i64 row_offset(tf::i64 row, tf::i64 stride) { return row * stride;
 TF_DEVICE tf::i64 row_offset(const RowMap& map, tf::u32 row) {
   return row_offset(row, map.strides[0]);
 }
-TF_DEVICE tf::i64 row_offset(const RowMap& map, tf::i64 row) {
-  tf::i64 offset = 0;
-  int d = 0;
-  for (; d < map.dims - 1; ++d) {
-    const tf::i64 outer = divide(row, map.sizes[d]);
-    offset += (row - outer * map.sizes[d]) * map.strides[d];
-    row = outer;
-  }
-  return offset + row * map.strides[d];
-}
+using tf::row_offset;
 
 /// How the rows and columns are cut into tiles. Tile t lies in row of tiles t / column_tiles, which
 /// is t * multiplier >> shift for every t < 2^31.

@@ -55,25 +55,6 @@ bool are_short(const Rows& rows) {
          (rows.dims() == 0 || is_short(rows.stride(0)));
 }
 
-RowMap row_map(std::string_view op_name, std::string_view argument, const Rows& rows) {
-  if (rows.dims() > kMaxRowDims) {
-    const std::string name(argument);
-    throw Error(std::string(op_name) + ": the leading dimensions of " + name +
-                " have strides that need " + std::to_string(rows.dims()) +
-                " separate loops; a GPU kernel walks over at most " + std::to_string(kMaxRowDims) +
-                ". Pass " + name + ".contiguous()");
-  }
-  RowMap map;
-  std::fill_n(map.sizes, kMaxRowDims, 1);
-  std::fill_n(map.strides, kMaxRowDims, 0);
-  map.dims = static_cast<tf::i64>(rows.dims());
-  for (std::size_t d = 0; d < rows.dims(); ++d) {
-    map.sizes[d] = rows.size(d);
-    map.strides[d] = rows.stride(d);
-  }
-  return map;
-}
-
 std::uint32_t threads_x_log2(std::int64_t vectors_per_row, std::uint32_t widest_log2) {
   std::uint32_t narrow = 0;
   while (narrow < 5 && (std::int64_t{1} << narrow) < vectors_per_row) ++narrow;

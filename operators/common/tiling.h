@@ -7,6 +7,7 @@
 #include <truefuse/core/rows.h>
 #include <truefuse/core/tensor.h>
 #include <truefuse/operator/policy.h>
+#include <truefuse/operator/row_map.h>
 #include <truefuse/operators/common/tiles.h>
 
 /// What the plans of operators that walk over rows share; the kernel's side is tiles.h.
@@ -37,8 +38,7 @@ bool is_short(std::int64_t number);
 /// Whether the rows have one dimension at most and all is short.
 bool are_short(const Rows& rows);
 
-/// For a kernel. Throws Error that names the argument if more than kMaxRowDims dimensions remain.
-RowMap row_map(std::string_view op_name, std::string_view argument, const Rows& rows);
+using truefuse::row_map;
 
 /// Log2 of the threads along the columns: the widest power of two from 32 to 2^widest_log2 that
 /// wastes little of the last column tile; fewer than 32 where a row has fewer vectors than that.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from truefuse import source_file
+from truefuse import case_check, source_file
 
 if TYPE_CHECKING:
     from truefuse.layouts import BoundLayout
@@ -241,7 +241,7 @@ def _from_file(path: Path) -> Case:
         if callable(found):
             found = found()
     except Exception as error:
-        raise CaseError(f"case file '{path}' raised {type(error).__name__}: {error}") from error
+        raise CaseError(f"case file {source_file.raised(path, error)}") from error
     return _checked(found, path)
 
 
@@ -251,10 +251,8 @@ def _checked(found: Any, path: Path) -> Case:
             f"case file '{path}' defines no case: it needs `case = truefuse.case.Case(...)` or a "
             "function `def case()` that returns one."
         )
-    if found.timed_dtype not in found.dtypes:
-        raise CaseError(
-            f"case file '{path}': timing_dtype is {found.timed_dtype}, which is none of its dtypes "
-            f"({', '.join(map(str, found.dtypes))}); name one that the gates have judged."
-        )
+    complaint = case_check.complaint(found)
+    if complaint:
+        raise CaseError(f"case file '{path}': {complaint}.")
     object.__setattr__(found, "source", path)
     return found

@@ -205,6 +205,8 @@ def compile(
         refuse("give --arch, for instance --arch gfx906 --arch sm_90a.")
     description = _operator(operator)
     qualified = f"{description['namespace']}::{description['name']}"
+    if not description["variants"]:
+        refuse(f"{qualified} has no kernel to compile: its description names Python functions.")
     toolchains = _native.toolchains()
     targets = sorted({t["default_arch"] for t in toolchains if t["default_arch"]})
     for name in arch:

@@ -8,6 +8,7 @@ anything is registered.
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from truefuse._vmap import register_vmap
 DESCRIPTION = "description.txt"
 CASE = "case.py"
 Function = Callable[..., Any]
+_ENTRIES = {"cpu": "cpu", "cuda": "gpu"}  # of a description: the function for a type of device
 
 
 class _File(ctypes.Structure):
@@ -73,7 +75,17 @@ def is_folder(path: str | Path) -> bool:
 
 def is_simulated(name: str | None) -> bool:
     """Whether CPU tensors run in the simulator: a described operator without a path of its own for them."""
-    return name in _loaded and not _loaded[name].facts["cpu"]
+    return name in _loaded and has_kernel(name) and not _loaded[name].facts["cpu"]
+
+
+def has_kernel(name: str | None) -> bool:
+    """Whether it is truefuse that runs a kernel, not a Python function of a description."""
+    return name not in _loaded or _loaded[name].facts["has_kernel"]
+
+
+def runs_on(name: str | None, device: str) -> bool:
+    """Whether an operator without a kernel names a function for tensors on that type of device."""
+    return has_kernel(name) or bool(_loaded[name or ""].facts[_ENTRIES[device]])
 
 
 def load(
@@ -96,8 +108,9 @@ def load(
 
     Returns:
         A callable; the operator also works through `torch.ops`, autograd and `torch.compile`. On CUDA,
-        ROCm and DCU devices it runs its kernel, compiled at the first call. On CPU tensors it runs the
-        function that the description's `cpu:` names, else its kernel in the simulator, and warns.
+        ROCm and DCU devices it runs its kernel, compiled at the first call, or the function that `gpu:`
+        names in place of a kernel. On CPU tensors it runs the function that the description's `cpu:`
+        names, else its kernel in the simulator, and warns.
 
     A folder's description and sources may be edited: the next call uses what they say, or raises
     what is wrong with them. Loading the same folder or name again gives the same object; texts are then
@@ -127,6 +140,8 @@ def _load_folder(folder: Path, name: str, namespace: str) -> Described:
     module = _module_of(Path(facts["origin"]))
     functions = {} if module is None else {k: v for k, v in vars(module).items() if callable(v)}
     where = f"{Path(facts['origin']).name}/{CASE}"
+    if module is None:
+        where += ", which is not there,"
     backward = None
     if facts["backward_file"]:
         other = f"{facts['name']}_backward" if name else ""
@@ -182,7 +197,7 @@ def _described(
     facts: dict[str, Any], functions: dict[str, Function], module: ModuleType | None, where: str
 ) -> Described:
     """Raises RuntimeError for a function that is missing."""
-    for entry in ("reference", "cpu", "backward"):
+    for entry in ("reference", "cpu", "gpu", "backward"):
         wanted = facts[entry]
         if wanted and not callable(functions.get(wanted)):
             raise RuntimeError(
@@ -199,7 +214,7 @@ def _module_of(folder: Path) -> ModuleType | None:
     try:
         return source_file.run(path)
     except Exception as error:
-        raise RuntimeError(f"'{path}' raised {type(error).__name__}: {error}") from error
+        raise RuntimeError(source_file.raised(path, error)) from error
 
 
 def _registered(described: Described, backward: Described | None) -> Described:
@@ -220,8 +235,14 @@ def _finish(described: Described) -> None:
     _loaded[described.name] = described
     if not any(a.get("mutated") for a in described.facts["contract"]["arguments"]):
         register_vmap(described.name)
-    if described.facts["cpu"]:
-        _implement(described.name, "CPU", lambda *a, **k: _on_cpu(described, a, k))
+    for device, entry in _ENTRIES.items():
+        if described.facts[entry]:
+            function = functools.partial(_by_function, described, entry)
+        elif described.facts["has_kernel"]:
+            continue
+        else:
+            function = functools.partial(_refuse, described, device, entry)
+        _implement(described.name, device.upper(), lambda *a, _f=function, **k: _f(a, k))
 
 
 def _implement(name: str, key: str, function: Function) -> None:
@@ -244,32 +265,62 @@ def _call(
     return result if isinstance(result, tuple) else (result,)
 
 
-def _on_cpu(described: Described, args: Any, kwargs: dict[str, Any]) -> Any:
-    """The function for CPU tensors: under the contract, and held to what it promises."""
+def _refuse(described: Described, device: str, entry: str, args: Any, kwargs: Any) -> Any:
+    raise RuntimeError(
+        f"{described.name}: its description names no function for tensors on the device type {device}; "
+        f"name one in '{entry}:', or give it a kernel"
+    )
+
+
+def _by_function(described: Described, entry: str, args: Any, kwargs: dict[str, Any]) -> Any:
+    """A function that stands for the kernel: under the contract, and held to what it promises."""
     values = simulate.bound(described.overload._schema, args, kwargs)
     promised = simulate.promised(described.name, values)
-    results = _call(described, "cpu", [], values)
+    results = _call(described, entry, [], values)
     outputs = described.facts["contract"]["outputs"]
+    name = described.facts[entry]
     if len(results) != len(promised):
         raise RuntimeError(
-            f"{described.name}: {described.facts['cpu']} returns {len(results)} results; the contract has "
+            f"{described.name}: {name} returns {len(results)} results; the contract has "
             f"{len(promised)} outputs"
         )
     names = [argument["name"] for argument in described.facts["contract"]["arguments"]]
+    taken = {value.untyped_storage()._cdata for value in values if isinstance(value, Tensor)}
     finished = []
     for result, output, want in zip(results, outputs, promised, strict=True):
         found = (list(result.shape), str(result.dtype).removeprefix("torch."))
         if found != (want["sizes"], want["dtype"]):
             raise RuntimeError(
-                f"{described.name}: {described.facts['cpu']} returns {want['name']} as {found[1]} {found[0]}; "
+                f"{described.name}: {name} returns {want['name']} as {found[1]} {found[0]}; "
                 f"the contract wants {want['dtype']} {want['sizes']}"
             )
-        if output["layout"] == "dense":
-            placed = torch.empty_like(values[names.index(output["like"])])
-        else:
-            placed = result.new_empty(want["sizes"])
-        finished.append(placed.copy_(result))
+        like = values[names.index(output["like"])] if output["layout"] == "dense" else None
+        finished.append(_placed(result, like, taken))
     return tuple(finished) if len(finished) != 1 else finished[0]
+
+
+def _placed(result: Tensor, like: Tensor | None, taken: set[int]) -> Tensor:
+    """`result` in memory of its own, with strides as `like` has them or contiguous; itself, if it is so."""
+    if like is None:
+        wanted = _contiguous(result.shape)
+    else:
+        wanted = torch.empty_like(like, device="meta").stride()
+    memory = result.untyped_storage()
+    is_whole = memory.nbytes() == result.numel() * result.element_size()
+    if result.stride() == wanted and is_whole and memory._cdata not in taken:
+        taken.add(memory._cdata)
+        return result
+    return torch.empty_strided(
+        result.shape, wanted, dtype=result.dtype, device=result.device
+    ).copy_(result)
+
+
+def _contiguous(shape: torch.Size) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
 
 
 def _implement_backward(described: Described, name: str) -> None:

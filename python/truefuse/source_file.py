@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
+
+
+def raised(path: Path, error: Exception) -> str:
+    """What a file raised, with the line of the file where it did."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path.resolve())]
+    where = f" in line {lines[-1]}" if lines else ""
+    return f"'{path}' raised {type(error).__name__}{where}: {error}"
 
 
 def run(path: Path) -> ModuleType:

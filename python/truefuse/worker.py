@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from truefuse import case as cases
-from truefuse import check, describe, flags
+from truefuse import case_check, check, describe, flags
 from truefuse.context import Context
 from truefuse.supervise import LOAD
 from truefuse.verdict import Result, Status
@@ -55,9 +55,27 @@ def main() -> None:
             text=text + "check it with --device sim:wave64, or name a function in 'cpu:'.",
         )
         return
+    if is_simulated and not describe.has_kernel(case.operator):
+        text = (
+            f"{case.operator} has no kernel to simulate: its description names Python functions. "
+        )
+        send("no-case", text=text + "Check it on the device that they are for.")
+        return
+    if not describe.runs_on(case.operator, device.type):
+        text = (
+            f"{case.operator} names no function for this device: check it with another --device, "
+        )
+        send("no-case", text=text + "or name one in its description.")
+        return
     with torch.no_grad():
         at_start = flags.snapshot(device)
     changed = flags.changes(before, at_start)
+    complaint = case_check.call_complaint(case, device, contract)
+    if complaint:
+        error = cases.CaseError(f"case file '{case.source}': {complaint}.")
+        send("result", result=_raised(error, request).to_json())
+        send("end")
+        return
     asked = (request["seed"], request["target"], contract)
     on_result = lambda result: send("result", result=result.to_json())  # noqa: E731
     on_step = lambda name: send("step", name=name)  # noqa: E731

@@ -194,11 +194,11 @@ def test_texts_are_replaced(text, functions):
 MISTAKES = {
     "schema and contract disagree": (
         "scale(Tensor x, *,", "scale(Tensor y, *,",
-        r"scale/description:3: .* differ: where the schema has y the contract has x"),
+        r"scale/description:3: the contract says nothing of y, an argument of the schema"),
     "an argument that the schema does not have": (
         ", bool square)", ")", r"scale/description:3: .* differ: the schema has no square"),
     "an argument that the contract does not have": (
-        "bool square)", "bool square, int more)", r"scale/description:3: .*contract says nothing of more"),
+        "bool square)", "bool square, int more)", r"scale/description:3: the contract says nothing of more"),
     "an argument of another type": (
         "float alpha", "int alpha", r"scale/description:3: .*alpha is int in the schema; .* it must be float"),
     "an optional argument in the schema alone": (

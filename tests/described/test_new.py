@@ -80,15 +80,26 @@ def check(folder, *arguments):
     )  # fmt: skip
 
 
-def test_check_accepts_it_and_rejects_a_fault(tmp_path):
-    folder = new(tmp_path, "blank", "copied")
+FAULTS = {
+    "blank": ("i < count", "i < count - 1"),
+    "elementwise": ("i < vectors; i", "i < vectors - 1; i"),
+    "rowwise": ("row < rows", "row < rows - 1"),
+    "reduction": ("column < hidden", "column < hidden - 1"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_check_accepts_it_and_rejects_a_fault(tmp_path, kind):
+    folder = new(tmp_path, kind, f"checked_{kind}")
     done = check(folder, "--device", "sim:wave64")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ACCEPT" in done.stdout
     kernel = folder / "kernel.hip"
-    kernel.write_text(kernel.read_text().replace("i < count", "i < count - 1"))
-    done = check(folder, "--device", "sim:wave64")
-    assert done.returncode == 1, done.stdout + done.stderr
+    before, after = FAULTS[kind]
+    assert kernel.read_text().count(before) == 1
+    kernel.write_text(kernel.read_text().replace(before, after))
+    done = check(folder, "--device", "sim:wave64", "--gate", "edges")
+    assert done.returncode == 1 and "✗ edges" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_kernel_that_does_not_compile_is_a_verdict_with_its_line(tmp_path):

@@ -30,11 +30,25 @@ def script(name):
 
 @pytest.mark.parametrize("name", ["author.md", "porting.md"])
 def test_it_runs(name, tmp_path):
+    (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
     done = subprocess.run(
         [sys.executable, "-c", script(name)], cwd=tmp_path, capture_output=True, text=True, timeout=900,
-        env={**os.environ, "TRUEFUSE_SOURCE": str(DOCS.parent)},
+        env={
+            **os.environ, "TRUEFUSE_SOURCE": str(DOCS.parent),
+            "TORCH_EXTENSIONS_DIR": str(tmp_path / "extensions"),
+        },
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_what_is_shown_is_what_the_examples_have():
+    files = [path for path in (DOCS.parent / "examples" / "porting").rglob("*") if path.is_file()]
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    guide = (DOCS / "porting.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```(?:cpp|text|py)\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    assert len(shown) >= 6
+    for block in shown:
+        assert any(block in text for text in texts), block
 
 
 def test_the_translation_has_the_same_blocks():

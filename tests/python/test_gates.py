@@ -346,6 +346,22 @@ def test_a_square_is_tried_where_the_case_has_none(small):
     assert edges.sizes_of(replace(case, edge_sizes=((2, 3, 5),))) == ((2, 3, 5),)
 
 
+def test_rows_are_taken_for_columns_where_results_are_no_plane(small):
+    def row_sums(dim):
+        return lambda x, bias, approximate: (x + bias).sum(dim)
+
+    case = replace(small.case, baselines={"eager": row_sums(-1)}, reference=row_sums(-1), yardstick=None)  # fmt: skip
+    context = replace(small, case=replace(case, candidate=row_sums(-1)))
+    assert run(context, "edges").status is Status.PASS
+    only_squares = replace(context.case, edge_sizes=((4, 4),), small_size=(4, 4))
+    square = replace(context, case=replace(only_squares, candidate=row_sums(0)))
+    assert run(square, "edges").status is Status.FAIL
+    # Of the sum of all there are no rows and columns to be taken for each other.
+    of_all = row_sums((-2, -1))
+    case = replace(only_squares, baselines={"eager": of_all}, reference=of_all, candidate=of_all)
+    assert edges._swapped(replace(context, case=case)) == {}
+
+
 def test_a_setting_changed_before_the_gate_is_seen(small):
     with torch.no_grad():
         before = flags.snapshot(small.device)

@@ -17,10 +17,12 @@ from truefuse.context import (
     Context,
     Results,
     as_tuple,
+    copies,
     describe,
     has_half,
     is_floating,
     main_dtype,
+    widened,
 )
 from truefuse.gates.proof import Complaint, judge
 from truefuse.verdict import Result, Status
@@ -43,7 +45,7 @@ def run(context: Context) -> Result:
         {
             "a last element left out": _spoilt(context.good, -1),
             "a first element left out": _spoilt(context.good, 0),
-            **({"rows taken for columns": _transposed(context.good)} if _is_plane(case) else {}),
+            **_swapped(context),
         },
         "wrong-at-size",
         f"within {COARSE_ULPS:g} ulp of the largest value in the call",
@@ -145,15 +147,44 @@ def _largest(tensor: Tensor) -> float:
     return largest if math.isfinite(largest) else float(tensor.abs().nan_to_num(0, 0, 0).max())
 
 
-def _transposed(good: Callable[..., Any]) -> Callable[..., Any]:
-    """Where as many rows as columns allow it."""
+def _swapped(context: Context) -> dict[str, Callable[..., Any]]:
+    """Rows taken for columns, where as many of both allow it: in the first result, or, of one that is no such
+    plane, in the inputs. Nothing where that makes no difference, as in the sum of all elements."""
+    case = context.case
+    squares = [size for size in sizes_of(case) if len(size) == 2 and size[0] == size[1] > 1]
+    if not _is_plane(case) or not squares:
+        return {}
+    inputs = widened(context.inputs(squares[0], case.dtypes[0], case.kinds[0], NAME))
+    right = _first(case.reference, inputs, case.modes[0])
+    for swapped in (_transposed, _of_transposed):
+        wrong = _first(swapped(case.reference), inputs, case.modes[0])
+        if right is not None and not torch.allclose(right, wrong, equal_nan=True):
+            return {"rows taken for columns": swapped(context.good)}
+    return {}
 
+
+def _first(function: Callable[..., Any], inputs: Inputs, mode: Mode) -> Tensor | None:
+    return next(iter(as_tuple(function(*copies(inputs).values(), **mode))), None)
+
+
+def _square(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 2 and value.shape[0] == value.shape[1] > 1
+
+
+def _transposed(function: Callable[..., Any]) -> Callable[..., Any]:
     def candidate(*tensors: Tensor, **mode: Any) -> Any:
-        outputs = good(*tensors, **mode)
-        first, *others = as_tuple(outputs)
-        if first.dim() == 2 and first.shape[0] == first.shape[1]:
-            first = first.T.contiguous()
-        return first if isinstance(outputs, Tensor) else (first, *others)
+        outputs = function(*tensors, **mode)
+        if isinstance(outputs, Tensor):
+            return outputs.T.contiguous() if _square(outputs) else outputs
+        first, *others = as_tuple(outputs) or (None,)
+        return first.T.contiguous() if _square(first) else first, *others
+
+    return candidate
+
+
+def _of_transposed(function: Callable[..., Any]) -> Callable[..., Any]:
+    def candidate(*tensors: Tensor, **mode: Any) -> Any:
+        return function(*(t.T.contiguous() if _square(t) else t for t in tensors), **mode)
 
     return candidate
 

@@ -226,6 +226,10 @@ TEST(Description, the_kernels_parameters_must_fit) {
       {"tf::u32 hidden", "tf::u32 hidden[4]",
        "a described kernel takes scalars and pointers to scalars"},
       {"const T* y", "const T** y", "a described kernel takes scalars and pointers to scalars"},
+      {"TF_KERNEL(64)\nvoid", "template <class U>\nTF_KERNEL(64) void",
+       "mine/kernel.hip:7: a kernel is looked up by its name, which a template does not have"},
+      {"TF_KERNEL(64)", "__global__",
+       "mine/kernel.hip:7: a kernel is looked up by its name: write extern \"C\""},
   };
   for (const auto& [from, to, sentence] : cases) {
     const std::string found = refusal(kText, replaced(kKernel, from, to));
@@ -236,7 +240,9 @@ TEST(Description, the_kernels_parameters_must_fit) {
 TEST(Description, other_spellings_of_a_kernel) {
   for (const std::string begin :
        {"extern \"C\" __global__ __launch_bounds__(64) void",
-        "extern \"C\" __global__ void __launch_bounds__(64)", "TF_KERNEL_RESIDENT(64, 4)\nvoid"}) {
+        "extern \"C\" __global__ void __launch_bounds__(64)", "TF_KERNEL_RESIDENT(64, 4)\nvoid",
+        "template <class U> void other() {}\nextern \"C\" { void f(); }\n"
+        "__global__ void __launch_bounds__(64)"}) {
     const std::string kernel = replaced(kKernel, "TF_KERNEL(64)\nvoid", begin);
     EXPECT_EQ(refusal(kText, kernel), "no error") << begin;
     EXPECT_NE(refusal(replaced(kText, "block = 64", "block = 65"), kernel).find("at most 64"),
