@@ -91,10 +91,23 @@ def _on_leaves(
     function: Callable[..., Any], inputs: Inputs, mode: Mode, wanted: Sequence[str]
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
     """The inputs of those names, which can be differentiated by, and the floating outputs of a call."""
+    leaves, outputs = _call_on_leaves(function, inputs, mode, wanted)
+    return [*leaves.values()], tuple(out for out in as_tuple(outputs) if is_floating(out))
+
+
+def forward(
+    function: Callable[..., Any], inputs: Inputs, mode: Mode, wanted: Sequence[str]
+) -> Any:
+    """The outputs of a call whose gradients are recorded."""
+    return _call_on_leaves(function, inputs, mode, wanted)[1]
+
+
+def _call_on_leaves(
+    function: Callable[..., Any], inputs: Inputs, mode: Mode, wanted: Sequence[str]
+) -> tuple[Results, Any]:
     leaves = {name: inputs[name].detach().requires_grad_() for name in wanted}
     with torch.enable_grad():
-        outputs = as_tuple(function(*(inputs | leaves).values(), **mode))
-    return [*leaves.values()], tuple(out for out in outputs if is_floating(out))
+        return leaves, function(*(inputs | leaves).values(), **mode)
 
 
 def _ends(

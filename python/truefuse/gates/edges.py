@@ -1,5 +1,5 @@
-"""Edge sizes: one, vector and tile boundaries, primes, and as many rows as columns, where a mistaken axis
-no longer shows in the shapes; every element near mathematics."""
+"""Edge sizes: one, vector and tile boundaries, primes, as many rows as columns, where a mistaken axis no
+longer shows in the shapes, and a size that is timed; every element near mathematics, in every dtype and mode."""
 
 from __future__ import annotations
 
@@ -52,11 +52,13 @@ def run(context: Context) -> Result:
 
 
 def sizes_of(case: Case) -> tuple[Size, ...]:
-    """The case's own, and a square where sizes are [rows, hidden] and none is one."""
+    """The case's own, a square where sizes are [rows, hidden] and none is one, and the smallest of those
+    that are timed: the figures are of one dtype and mode, the verdict is of all."""
     own = tuple(case.edge_sizes)
+    real = tuple(sorted(case.timing_sizes, key=math.prod)[:1])
     if not _is_plane(case) or any(size[0] == size[1] > 1 for size in own):
-        return own
-    return *own, (case.small_size[1],) * 2
+        return *own, *real
+    return *own, (case.small_size[1],) * 2, *real
 
 
 def _is_plane(case: Case) -> bool:

@@ -19,6 +19,7 @@ from truefuse.context import (
     short,
     tensors,
 )
+from truefuse.gates.edges import coarse_error
 from truefuse.gates.proof import Complaint, judge
 from truefuse.verdict import Result, Status
 
@@ -55,6 +56,10 @@ def planted(context: Context) -> dict[str, Callable[..., Any]]:
         "an extra dimension": _of_first(good, lambda out: out.unsqueeze(0)),
         "another dtype": _of_first(good, _other_dtype),
         "other strides": _of_first(good, _strided),
+        "numbers that are not there yet": _of_first(good, lambda out: torch._neg_view(out)),
+        "zeros in inference mode": _of_first(
+            good, lambda out: out * 0 if torch.is_inference_mode_enabled() else out
+        ),
         "an empty list": _after(good, lambda outputs, given: []),
         "a version counter read in inference mode": _reads_version(good),
         "a tuple that is too long": _after(good, lambda o, given: (*as_tuple(o), given[0])),
@@ -85,16 +90,25 @@ def _for_inference(context: Context, dtype: torch.dtype, mode: Mode) -> Complain
         where = f"in inference mode: {describe(inputs, mode)}"
         wanted = as_tuple(case_call(context, context.baseline, copies(inputs), mode))
         try:
-            got = as_tuple(case_call(context, case.candidate, inputs, mode))
+            outputs = case_call(context, case.candidate, inputs, mode)
         except CandidateRaised as error:
             return Complaint("raises in inference mode", where, got=str(error))
-    for result, want in zip(got, wanted, strict=True):
-        for what, expected, found in _facts(want, result):
-            if found != expected:
-                return Complaint(
-                    f"wrong {what} in inference mode", where, f"{what} {expected}", found
-                )
-    return None
+        got = as_tuple(outputs)
+        if len(got) != len(wanted):
+            return Complaint(
+                "wrong structure in inference mode", where, _structure(wanted), _structure(got)
+            )
+        for result, want in zip(got, wanted, strict=True):
+            for what, expected, found in _facts(want, result):
+                if found != expected:
+                    return Complaint(
+                        f"wrong {what} in inference mode", where, f"{what} {expected}", found
+                    )
+    # The same call again outside, where the case's own functions need not know of inference mode.
+    plain = context.inputs(case.small_size, dtype, case.kinds[0], NAME)
+    seen = {name: tensor.clone() for name, tensor in context.named(outputs, inputs).items()}
+    complaint = coarse_error(context, plain, mode, seen)
+    return Complaint("wrong in inference mode", where, got=complaint) if complaint else None
 
 
 def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint | None:
@@ -156,7 +170,14 @@ def _facts(want: Tensor, got: Tensor) -> list[tuple[str, Any, Any]]:
         ("dtype", short(want.dtype), short(got.dtype)),
         ("device", str(want.device), str(got.device)),
         ("strides", list(want.stride()), list(got.stride())),
+        ("form", _form(want), _form(got)),
     ]
+
+
+def _form(tensor: Tensor) -> str:
+    """Memory that holds the numbers, or a promise to compute them when somebody looks."""
+    name = type(tensor).__name__
+    return f"{name} negated lazily" if tensor.is_neg() else name
 
 
 def _structure(outputs: tuple[Any, ...]) -> str:

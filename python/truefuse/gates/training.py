@@ -13,9 +13,9 @@ from torch import Tensor
 from truefuse import derivatives
 from truefuse.case import Case, Inputs, Mode
 from truefuse.compare import one_thread
-from truefuse.context import Context, as_tuple, describe, is_floating
+from truefuse.context import Context, as_tuple, describe, is_floating, outputs_by_name
 from truefuse.derivatives import REFUSAL, Missing
-from truefuse.gates.edges import excused, far
+from truefuse.gates.edges import coarse_error, excused, far
 from truefuse.gates.proof import Complaint, self_test_failed, with_candidate
 from truefuse.variants import Variant, variants
 from truefuse.verdict import Result, Status
@@ -95,6 +95,7 @@ def examine(context: Context, notes: Notes) -> Complaint | None:
         for dtype in case.dtypes:
             plain = context.inputs(case.small_size, dtype, case.kinds[0], NAME)
             found = _compare(context, f"{dtype}", plain, mode, None, None, notes)
+            found = found or _forward(context, plain, mode)
             if found:
                 return found
             if notes.refused and not notes.given:
@@ -162,6 +163,22 @@ def _compare(
             if not excused(context, inputs, tensor, theirs, references[key], largest):
                 return Complaint(f"{key} is wrong: {complaint}", where)
     notes.given.append(what)
+    return None
+
+
+def _forward(context: Context, plain: Inputs, mode: Mode) -> Complaint | None:
+    """The results are right where gradients are recorded too."""
+    wanted = derivatives.names(context, plain)
+    try:
+        with context.running():
+            results = derivatives.forward(context.case.candidate, plain, mode, wanted)
+        context.synchronize()
+    except RuntimeError:
+        return None  # refused, or complained of already
+    complaint = coarse_error(context, plain, mode, outputs_by_name(results))
+    if complaint:
+        where = describe(plain, mode)
+        return Complaint("wrong results where gradients are recorded", where, got=complaint)
     return None
 
 
@@ -328,6 +345,9 @@ def planted(good: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     return {
         "gradients silently missing": lambda *t, **m: _without_grad(good, t, m),
         "gradients twice as large": lambda *t, **m: _map(good(*t, **m), _Doubled.apply),
+        "other results where gradients are recorded": lambda *t, **m: _map(
+            good(*t, **m), lambda out: out + out.detach() if out.requires_grad else out
+        ),
         "an incoming gradient read as if contiguous": lambda *t, **m: _map(
             good(*t, **m), _ReadsContiguous.apply
         ),
