@@ -37,7 +37,7 @@ def incoming(context: Context, inputs: Inputs, mode: Mode, *labels: object) -> t
     """A random gradient of every floating output."""
     generator = context.generator("gradient", *labels)
     with torch.no_grad():
-        outputs = as_tuple(context.baseline(*inputs.values(), **mode))
+        outputs = as_tuple(context.baseline(*context.fresh(inputs).values(), **mode))
     return tuple(
         torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out.device, out.dtype)
         for out in outputs

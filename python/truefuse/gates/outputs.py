@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from truefuse.case import Mode
+from truefuse.compare import another
 from truefuse.context import (
     CandidateRaised,
     Context,
     as_tuple,
     copies,
     describe,
+    like,
     short,
     tensors,
 )
@@ -53,17 +55,12 @@ def planted(context: Context) -> dict[str, Callable[..., Any]]:
     )
     kept = [p for p, name in enumerate(probe) if _spare(context, name, probe[name])]
     bad: dict[str, Callable[..., Any]] = {
-        "an extra dimension": _of_first(good, lambda out: out.unsqueeze(0)),
-        "another dtype": _of_first(good, _other_dtype),
-        "other strides": _of_first(good, _strided),
-        "numbers that are not there yet": _of_first(good, lambda out: torch._neg_view(out)),
-        "zeros in inference mode": _of_first(
-            good, lambda out: out * 0 if torch.is_inference_mode_enabled() else out
-        ),
-        "an empty list": _after(good, lambda outputs, given: []),
         "a version counter read in inference mode": _reads_version(good),
         "a tuple that is too long": _after(good, lambda o, given: (*as_tuple(o), given[0])),
     }
+    made = as_tuple(good(*copies(probe).values(), **context.case.modes[0]))
+    if made:
+        bad |= _with_first_spoilt(good, made[0])
     if kept:
         spare = kept[0]
         bad["an input overwritten"] = _after(good, lambda o, given: _zero(given[spare], o))
@@ -71,6 +68,22 @@ def planted(context: Context) -> dict[str, Callable[..., Any]]:
     if context.case.mutates:
         bad["a declared mutation left out"] = _on_copies(good)
     return bad
+
+
+def _with_first_spoilt(good: Callable[..., Any], first: Tensor) -> dict[str, Callable[..., Any]]:
+    changes: dict[str, Callable[[Tensor], Tensor]] = {
+        "an extra dimension": lambda out: out.unsqueeze(0),
+        "another dtype": _other_dtype,
+        "another result in inference mode": lambda out: (
+            another(out) if torch.is_inference_mode_enabled() else out
+        ),
+    }
+    if any(size > 1 for size in first.shape):
+        changes["other strides"] = _strided
+    if first.is_floating_point():
+        changes["numbers that are not there yet"] = lambda out: torch._neg_view(-out)
+    spoilt = {name: _of_first(good, change) for name, change in changes.items()}
+    return {"an empty list": _after(good, lambda outputs, given: []), **spoilt}
 
 
 def examine(context: Context) -> Complaint | None:
@@ -116,10 +129,11 @@ def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint 
     inputs = context.inputs(context.case.small_size, dtype, case.kinds[0], NAME)
     before, theirs = copies(inputs), copies(inputs)
     where = describe(before, mode)
-    wanted = as_tuple(case_call(context, context.baseline, theirs, mode))
+    made = case_call(context, context.baseline, theirs, mode)
+    wanted = as_tuple(made)
     outputs = case_call(context, case.candidate, inputs, mode)
-    if not isinstance(outputs, (Tensor, tuple)) and outputs is not None:
-        return Complaint("wrong structure", where, _structure(wanted), type(outputs).__name__)
+    if _container(outputs) != _container(made):
+        return Complaint("wrong structure", where, _container(made), _container(outputs))
     got = () if outputs is None else as_tuple(outputs)
     if len(got) != len(wanted) or not all(isinstance(one, Tensor) for one in got):
         return Complaint("wrong structure", where, _structure(wanted), _structure(got))
@@ -129,7 +143,8 @@ def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint 
             if found != expected:
                 return Complaint(f"wrong {what}{name}", where, f"{what} {expected}", str(found))
         for other, tensor in tensors(inputs).items():
-            if result.numel() and _storage(result) == _storage(tensor):
+            given_back = other in case.mutates and _storage(want) == _storage(theirs[other])
+            if result.numel() and _storage(result) == _storage(tensor) and not given_back:
                 return Complaint(
                     f"the output{name} shares the storage of '{other}'",
                     where,
@@ -172,6 +187,13 @@ def _facts(want: Tensor, got: Tensor) -> list[tuple[str, Any, Any]]:
         ("strides", list(want.stride()), list(got.stride())),
         ("form", _form(want), _form(got)),
     ]
+
+
+def _container(outputs: Any) -> str:
+    if outputs is None or isinstance(outputs, Tensor):
+        return "one tensor" if outputs is not None else "nothing"
+    known = next((kind for kind in (tuple, list) if isinstance(outputs, kind)), type(outputs))
+    return f"a {known.__name__}"
 
 
 def _form(tensor: Tensor) -> str:
@@ -229,7 +251,7 @@ def _of_first(good: Any, change: Callable[[Tensor], Tensor]) -> Callable[..., An
         outputs = good(*given, **mode)
         if isinstance(outputs, Tensor):
             return change(outputs)
-        return (change(outputs[0]), *outputs[1:]) if outputs else ()
+        return like(outputs, (change(outputs[0]), *outputs[1:]))
 
     return candidate
 
@@ -261,7 +283,7 @@ def _inside_an_input(good: Any) -> Callable[..., Any]:
             same = isinstance(tensor, Tensor) and tensor.dtype == first.dtype
             if same and tensor.is_contiguous() and tensor.numel() >= first.numel():
                 view = tensor.view(-1)[: first.numel()].view(first.shape)
-                return view if isinstance(outputs, Tensor) else (view, *others)
+                return like(outputs, (view, *others))
         return (first, *others, first)
 
     return candidate

@@ -21,6 +21,7 @@ from truefuse.variants import Variant, variants
 from truefuse.verdict import Result, Status
 
 NAME = "training"
+CONTIGUOUS = "an incoming gradient read as if contiguous"
 SECOND = "second derivatives are silently missing"
 Gradient = Any  # tensors, or what makes a scalar of the outputs
 
@@ -34,6 +35,10 @@ class Notes:
 
 
 def run(context: Context) -> Result:
+    if not _floating(context):
+        return Result(
+            NAME, Status.PASS, "no-derivative", "no result is a floating number: nothing to derive"
+        )
     mutates = bool(context.case.mutates)
     if mutates:
         context = _functional(context)
@@ -68,14 +73,24 @@ def run(context: Context) -> Result:
     )
 
 
+def _floating(context: Context) -> tuple[Tensor, ...]:
+    """Gradients of the results that have one."""
+    case = context.case
+    plain = context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME)
+    return derivatives.incoming(context, plain, case.modes[0])
+
+
 @one_thread()
 def self_test(context: Context, mutates: bool) -> list[str]:
     bad = planted(context.good)
     if mutates:
         # What eager overwrites it can seldom differentiate: silence is what can be planted.
         bad = dict([next(iter(bad.items()))])
-    elif not _has_second(context):
-        del bad[SECOND]  # Leaving out what is zero is no mistake.
+    else:
+        if not _has_second(context):
+            del bad[SECOND]  # Leaving out what is zero is no mistake.
+        if not _floating(context)[0].dim():
+            del bad[CONTIGUOUS]  # A single number has no strides.
     faults = [
         f"did not catch {name}"
         for name, candidate in bad.items()
@@ -348,7 +363,7 @@ def planted(good: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
         "other results where gradients are recorded": lambda *t, **m: _map(
             good(*t, **m), lambda out: out + out.detach() if out.requires_grad else out
         ),
-        "an incoming gradient read as if contiguous": lambda *t, **m: _map(
+        CONTIGUOUS: lambda *t, **m: _map(
             good(*t, **m), _ReadsContiguous.apply
         ),
         "what a backward pass has saved is used up": lambda *t, **m: _map(
