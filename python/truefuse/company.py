@@ -21,13 +21,18 @@ AT_REST, MARGIN = 0.05, 0.25
 
 def busy(seconds: float = WATCHED) -> float:
     """Processors that this process keeps busy while the caller sleeps."""
-    begin, used = time.perf_counter(), _used()
+    before = _seconds_of_descendants()
+    begin, used = time.perf_counter(), time.process_time()
     time.sleep(seconds)
-    return (_used() - used) / (time.perf_counter() - begin)
+    passed, own = time.perf_counter() - begin, time.process_time() - used
+    theirs = [
+        after - before.get(process, 0.0) for process, after in _seconds_of_descendants().items()
+    ]
+    return (own + sum(theirs)) / passed
 
 
-def _used() -> float:
-    return time.process_time() + sum(map(_seconds_of, _descendants()))
+def _seconds_of_descendants() -> dict[int, float]:
+    return {process: _seconds_of(process) for process in _descendants()}
 
 
 def _descendants() -> set[int]:

@@ -100,10 +100,10 @@ def binades(dtype: torch.dtype) -> int:
 
 
 def another(values: Tensor) -> Tensor:
-    """Numbers that are wrong in every element, as near as any."""
+    """Numbers that are wrong in every element."""
     if values.dtype == torch.bool:
         return ~values
-    return -values - 1 if values.is_floating_point() else values ^ 1
+    return -values - 1 if values.is_floating_point() else values ^ 64
 
 
 def ulp(values: Tensor, dtype: torch.dtype) -> Tensor:

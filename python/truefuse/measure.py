@@ -93,6 +93,7 @@ def amdahl(shape: dict[str, Any], shares: tuple[float, ...]) -> dict[str, Any]:
     return {
         "size": shape["size"],
         "baseline": fastest["name"],
+        "verdict": fastest["verdict"],
         "gains": [{"share": s, "gain": 1 / (1 - s + s / ratio)} for s in shares],
     }
 

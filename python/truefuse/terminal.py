@@ -141,11 +141,14 @@ def _share(shape: dict[str, Any]) -> str:
 
 
 def amdahl_line(amdahl: dict[str, Any]) -> str:
+    begin = f"the most a model can gain over '{amdahl['baseline']}'"
+    if amdahl["verdict"] in ("SAME", "AMBIGUOUS"):
+        return f"{begin}: not known, the ratio is {amdahl['verdict']}"
     gains = " · ".join(
         f"at {one['share']:.0%} of its time {100 * (one['gain'] - 1):.2g} %"
         for one in amdahl["gains"]
     )
-    return f"the most a model can gain over '{amdahl['baseline']}': {gains}"
+    return f"{begin}: {gains}"
 
 
 def _timing_row(shape: dict[str, Any], baseline: dict[str, Any]) -> tuple[str, ...]:
