@@ -187,13 +187,17 @@ def ask(case: Case, device: torch.device) -> None:
         return CaseError(f"{what} raised {type(error).__name__}: {error}")
 
     context = Context(case, device, seed=0)
-    call = f"make_inputs({case.small_size}, {case.dtypes[0]}, {device}, generator, {case.kinds[0]!r})"
+    call = (
+        f"make_inputs({case.small_size}, {case.dtypes[0]}, {device}, generator, {case.kinds[0]!r})"
+    )
     try:
         inputs = context.inputs(case.small_size, case.dtypes[0], case.kinds[0])
     except Exception as error:
         raise failed(call, error) from error
     if not isinstance(inputs, dict) or not all(isinstance(name, str) for name in inputs):
-        raise CaseError(f"{call} gives {type(inputs).__name__}; it must give a dict: name to tensor")
+        raise CaseError(
+            f"{call} gives {type(inputs).__name__}; it must give a dict: name to tensor"
+        )
     for name in (*case.gradients, *case.mutates):
         if not isinstance(inputs.get(name), Tensor):
             raise CaseError(
@@ -211,20 +215,23 @@ def ask(case: Case, device: torch.device) -> None:
             "no input is a floating tensor: accuracy, special values and magnitudes are those of floating "
             "inputs, so there is nothing that the gates could judge"
         )
-    sides = {f"baseline '{name}'": one for name, one in case.baselines.items()}
-    try:
-        for name, function in sides.items():
-            context.call(function, inputs, case.modes[0])
-        name = "the reference"
-        references = context.reference(inputs, case.modes[0])
-    except WrongStructure as error:
-        raise CaseError(f"{name} {error}") from error
-    except Exception as error:
-        raise failed(name, error) from error
-    found = context.eager(inputs, case.modes[0])
+    mode = case.modes[0]
+    calls: dict[str, Callable[[], Any]] = {
+        f"baseline '{name}'": functools.partial(context.call, function, inputs, mode)
+        for name, function in case.baselines.items()
+    }
+    calls["the reference"] = lambda: context.reference(inputs, mode)
+    for what, make in calls.items():
+        try:
+            references = make()
+        except WrongStructure as error:
+            raise CaseError(f"{what} {error}") from error
+        except Exception as error:
+            raise failed(what, error) from error
+    found = context.eager(inputs, mode)
     own = context.fresh(inputs)
     changed = {own[name].untyped_storage().data_ptr() for name in case.mutates}
-    made = as_tuple(context.baseline(*own.values(), **case.modes[0]))
+    made = as_tuple(context.baseline(*own.values(), **mode))
     if all(one.untyped_storage().data_ptr() in changed for one in made):
         raise NotJudged(
             "a call gives nothing but inputs that it has changed, in which no fault can be planted: let the "

@@ -176,6 +176,7 @@ class Context:
         if exact and self.case.exact is not None:
             name, shape = next(iter(high)), next(iter(high.values())).shape
             high[name], low[name] = _two_parts(self.case.exact(wide, mode), shape)
+
         def one(name: str) -> Reference:
             dtype = dtypes.get(name, torch.float64)
             slack = 0.0 if dtype.is_floating_point else self.case.tolerance_for(dtype).ulps

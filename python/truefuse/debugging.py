@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from truefuse import case as cases
 from truefuse import acceptance, supervise, worker
+from truefuse import case as cases
 from truefuse.context import CandidateRaised, Context, describe, mode_name, short
 from truefuse.gates import compiled, edges, numerics, run_one, special
 from truefuse.gates.edges import coarse_error
@@ -30,7 +30,9 @@ class Failed(Exception):
     """What is wrong, and what to do."""
 
 
-Event = dict[str, Any]  # {"kind": "step", "name"}, {"kind": "line", "text", "style", "indent"}, {"kind": "end"}
+Event = dict[
+    str, Any
+]  # {"kind": "step", "name"}, {"kind": "line", "text", "style", "indent"}, {"kind": "end"}
 
 
 def walk(events: Iterator[Event], screen: Any) -> int:

@@ -95,9 +95,7 @@ def _on_leaves(
     return [*leaves.values()], tuple(out for out in as_tuple(outputs) if is_floating(out))
 
 
-def forward(
-    function: Callable[..., Any], inputs: Inputs, mode: Mode, wanted: Sequence[str]
-) -> Any:
+def forward(function: Callable[..., Any], inputs: Inputs, mode: Mode, wanted: Sequence[str]) -> Any:
     """The outputs of a call whose gradients are recorded."""
     return _call_on_leaves(function, inputs, mode, wanted)[1]
 

@@ -153,6 +153,7 @@ _WRITERS: dict[str, Callable[[Any], None]] = {
     "threads": torch.set_num_threads,
     "processors": lambda value: os.sched_setaffinity(0, value),
     "working directory": os.chdir,
+    "garbage collection": lambda value: gc.enable() if value else gc.disable(),
     "interval of Python's threads": sys.setswitchinterval,
     "cuDNN benchmark": lambda value: setattr(torch.backends.cudnn, "benchmark", value),
 }

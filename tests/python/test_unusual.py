@@ -177,3 +177,17 @@ def test_a_case_of_the_wrong_kind(changes, words):
     }
     with pytest.raises(ValueError, match=words):
         Case(**{**fields, **changes})
+
+
+def test_a_baseline_that_raises_is_named_as_the_cases_affair(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import torch\nfrom truefuse.case import Case\n"
+        "def eager(x):\n    if x.shape[0] == 7:\n        raise IndexError('oh')\n    return torch.tanh(x)\n"
+        "def inputs(size, dtype, device, generator, kind):\n"
+        "    return {'x': torch.randn(size, generator=generator).to(device, dtype)}\n"
+        "case = Case('mine', torch.tanh, {'eager': torch.tanh}, eager, inputs, edge_sizes=((7, 5),))\n"
+    )
+    found = status_of(cases.load(str(path)), "edges")
+    assert (found.status, found.reason) == (Status.UNKNOWN, "case-raises"), found
+    assert "IndexError: oh" in found.summary

@@ -43,7 +43,9 @@ def run(context: Context) -> Result:
         {
             "a last element left out": _spoilt(context.good, -1),
             "a first element left out": _spoilt(context.good, 0),
-            **({"rows taken for columns": _transposed(context.good)} if _is_square(context) else {}),
+            **(
+                {"rows taken for columns": _transposed(context.good)} if _is_square(context) else {}
+            ),
         },
         "wrong-at-size",
         f"within {COARSE_ULPS:g} ulp of the largest value in the call",
@@ -183,7 +185,9 @@ def _spoilt(good: Callable[..., Any], position: int) -> Callable[..., Any]:
         first = as_tuple(outputs)[0]
         if first.numel() and tensors[0].numel() > 1:
             flat = first.view(-1)
-            flat[position] = 1000.0 if first.is_floating_point() else compare.another(flat[position])
+            flat[position] = (
+                1000.0 if first.is_floating_point() else compare.another(flat[position])
+            )
         return outputs
 
     return candidate

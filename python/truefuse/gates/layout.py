@@ -36,7 +36,11 @@ def run(context: Context) -> Result:
                 Status.UNKNOWN if one.agrees is None else Status.FAIL,
                 "elements-alike" if one.agrees is None else "another-layout",
                 f"{one.argument}: "
-                + ("not every element can be told apart" if one.agrees is None else "another layout"),
+                + (
+                    "not every element can be told apart"
+                    if one.agrees is None
+                    else "another layout"
+                ),
                 expected=one.declared.text,
                 got=one.found or "no layout that fits",
                 first=one.first_disagreement() or "",

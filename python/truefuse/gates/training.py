@@ -363,9 +363,7 @@ def planted(good: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
         "other results where gradients are recorded": lambda *t, **m: _map(
             good(*t, **m), lambda out: out + out.detach() if out.requires_grad else out
         ),
-        CONTIGUOUS: lambda *t, **m: _map(
-            good(*t, **m), _ReadsContiguous.apply
-        ),
+        CONTIGUOUS: lambda *t, **m: _map(good(*t, **m), _ReadsContiguous.apply),
         "what a backward pass has saved is used up": lambda *t, **m: _map(
             good(*t, **m), _UsesUp.apply
         ),

@@ -40,7 +40,6 @@ def computes_when_looked_at():
     return checked(Later)
 
 
-
 def coarse(x, bias):
     return wide(swish_bias)(x.bfloat16(), bias.bfloat16()).to(x.dtype)
 
