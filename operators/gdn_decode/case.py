@@ -9,7 +9,6 @@ size leaves open goes by G: with 2 value heads for each key head the output is t
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 import torch
@@ -283,5 +282,5 @@ case = Case(
     numeric_size=(8, *SMALL),
     timing_sizes=((1, *MODEL), (8, *MODEL)),
     timing_dtype=torch.bfloat16,
-    drift_steps=1024 if os.environ.get("TRUEFUSE_FULL") == "1" else 64,
+    drift_steps=1024,
 )

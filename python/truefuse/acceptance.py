@@ -10,6 +10,8 @@ import torch
 from truefuse.verdict import Result, Status
 
 Evidence = str | None
+# The operators that `truefuse ab` can put into a model, and a model that has them.
+SWAPPED = {"bias_gelu": "tiny-gpt2", "swiglu": "tiny-llama", "gdn_decode": "tiny-qwen3.5"}
 
 
 def points(
@@ -18,6 +20,7 @@ def points(
     replay: str,
     results: list[Result],
     performance: dict[str, Any] | None,
+    operator: str | None = None,
 ) -> list[dict[str, Any]]:
     """[{point, evidence or None, how}]; `how` says what would show a point that has no evidence.
     `target` is the case as it was named, `replay` the command that checks it again."""
@@ -49,14 +52,16 @@ def points(
         (
             "The cache key holds source and runtime fingerprints",
             None,
-            f"truefuse cache why {target}",
+            f"truefuse cache why {operator.split('::')[-1]}"
+            if operator
+            else "nothing: the case names no operator whose kernels truefuse keeps",
         ),
         ("No build product in the source tree", _clean_sources(by_gate), again),
         ("Real shapes", _real_shapes(performance), again),
         (
             "Whole model re-measured for time, memory and output",
             None,
-            "run the model with and without the operator and compare its outputs first",
+            whole_model(operator, device),
         ),
         (
             "Backward implemented and verified, or training refused",
@@ -65,6 +70,15 @@ def points(
         ),
     ]
     return [{"point": point, "evidence": found, "how": how} for point, found, how in rows]
+
+
+def whole_model(operator: str | None, device: torch.device) -> str:
+    """The command that compares a model with and without the operator; without one that truefuse can swap,
+    of a file that the user writes."""
+    name = (operator or "").split("::")[-1]
+    if name in SWAPPED:
+        return f"truefuse ab run --model {SWAPPED[name]} --op {name} --device {device}"
+    return "truefuse ab run experiment.py"
 
 
 def _passed_on(by_gate: dict[str, Result], gate: str) -> Evidence:

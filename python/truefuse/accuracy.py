@@ -55,7 +55,8 @@ class Ruler:
             # The worst of n elements underestimates eager's worst; the fewer, the more.
             scarcity = 1 + SCARCITY / self.eager.binade_count.clamp(min=1).sqrt()
             bound = bound.minimum(self.eager.binade_max * scarcity)
-        bound = bound.clamp(min=ALWAYS_ALLOWED_ULPS)
+        if self.dtype.is_floating_point:
+            bound = bound.clamp(min=ALWAYS_ALLOWED_ULPS)
         return bound.where(self.yardstick.binade_count > 0, math.nan)
 
     def summary(self, result: Tensor) -> Summary:
@@ -206,9 +207,10 @@ def trial(
 def spoilt(results: Results) -> dict[str, Results]:
     """Right results, spoilt in ways that every ruler must notice."""
     name, good = max(results.items(), key=lambda item: item[1].numel())
-    nan = good.clone()
-    nan.view(-1)[nan.numel() // 2] = math.nan
-    planted = {"one NaN": results | {name: nan}}
+    wrong = good.clone()
+    middle = wrong.view(-1)[wrong.numel() // 2 :][:1]
+    middle.copy_(compare.another(middle) if not good.is_floating_point() else math.nan * middle)
+    planted = {"one NaN" if good.is_floating_point() else "one wrong": results | {name: wrong}}
     rows = compare.as_rows(good).clone()
     if len(rows) > 1:
         rows[len(rows) // 2] = rows[len(rows) // 2 - 1]

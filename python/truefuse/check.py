@@ -50,14 +50,25 @@ def run(
         results=results,
         environment=environment.describe(context.device),
         acceptance=acceptance.points(
-            context.target, context.device, context.replay(), results, performance
+            context.target,
+            context.device,
+            context.replay(),
+            results,
+            performance,
+            context.case.operator,
         ),
         performance=performance,
-        layouts=[
-            {"input": name, "text": bound.text, "sizes": bound.sizes}
-            for name, bound in context.case.layouts.items()
-        ],
+        layouts=_layouts(context, results),
     )
+
+
+def _layouts(context: Context, results: list[Result]) -> list[dict[str, Any]]:
+    """Those that the case has drawn, and those that the operator was asked for."""
+    drawn = [
+        {"input": name, "text": bound.text, "sizes": bound.sizes}
+        for name, bound in context.case.layouts.items()
+    ]
+    return drawn + [one for result in results for one in result.numbers.get("layouts", [])]
 
 
 def _measured(

@@ -120,10 +120,14 @@ def check(
     progress("")
     try:
         paths = report.write(found, output)
-        if junit is not None:
-            report.write_junit(found, junit)
     except OSError as error:
         refuse(f"--output {output}: {error.strerror}. Name a folder that can be written.")
+    try:
+        if junit is not None:
+            junit.parent.mkdir(parents=True, exist_ok=True)
+            report.write_junit(found, junit)
+    except OSError as error:
+        refuse(f"--junit {junit}: {error.strerror}. Name a file that can be written.")
     if as_json:
         print(json.dumps(found.to_json(), indent=1))
     else:
@@ -141,12 +145,18 @@ def debug(
     ],
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N (also for ROCm, DCU).")] = "cpu",
     seed: Annotated[int, typer.Option(help="Of every random input.")] = DEFAULT_SEED,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds for loading the case and for each step.")
+    ] = None,
 ) -> None:
-    """Six steps from the environment to the model; stops at the first that fails."""
+    """Six steps from the environment to the model; stops at the first that fails.
+
+    Exit: 0 every step holds, 1 one does not, 2 usage, 5 device."""
     from truefuse import debugging
     from truefuse.terminal import Screen
 
-    raise typer.Exit(debugging.walk(operator, _device(device), seed, Screen()))
+    events = debugging.of_child(operator, _device(device), seed, time_limit)
+    raise typer.Exit(debugging.walk(events, Screen()))
 
 
 @app.command(cls=Command)

@@ -1,15 +1,17 @@
 """What a process does when nobody calls: a candidate's thread that goes on working takes the processors from
 whoever is timed after it.
 
-Counted is processor time of the whole process. A runtime's own threads wait actively for a while after a
+Counted is processor time of the whole process, and of those that it has started. A runtime's own threads wait actively for a while after a
 parallel call, the baseline's as the candidate's: so long after the last call nothing may go on, and right after
 a call no more than after one of the baseline's.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 SETTLED = 0.3  # seconds after which every runtime's threads sleep; LLVM's OpenMP waits for 0.2
 WATCHED, WATCHED_LATER = 0.05, 0.2
@@ -19,9 +21,48 @@ AT_REST, MARGIN = 0.05, 0.25
 
 def busy(seconds: float = WATCHED) -> float:
     """Processors that this process keeps busy while the caller sleeps."""
+    before = _seconds_of_descendants()
     begin, used = time.perf_counter(), time.process_time()
     time.sleep(seconds)
-    return (time.process_time() - used) / (time.perf_counter() - begin)
+    passed, own = time.perf_counter() - begin, time.process_time() - used
+    theirs = [
+        after - before.get(process, 0.0) for process, after in _seconds_of_descendants().items()
+    ]
+    return (own + sum(theirs)) / passed
+
+
+def _seconds_of_descendants() -> dict[int, float]:
+    return {process: _seconds_of(process) for process in _descendants()}
+
+
+def _descendants() -> set[int]:
+    """The processes that this one has started, and those that have left them but not the session."""
+    own, parents = os.getpid(), {}
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        fields = _fields(path)
+        if fields:
+            parents[int(path.parent.name)] = int(fields[1])
+            if int(fields[3]) == own:  # where this one leads the session
+                found.add(int(path.parent.name))
+    reached = {own}
+    while reached:
+        reached = {one for one, parent in parents.items() if parent in reached} - found
+        found |= reached
+    return found - {own}
+
+
+def _seconds_of(process: int) -> float:
+    fields = _fields(Path(f"/proc/{process}/stat"))
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
+def _fields(path: Path) -> list[str]:
+    """Behind the program's name: state, parent, group, session, ...; nothing of a process that is gone."""
+    try:
+        return path.read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def left_working(candidate: Callable[[], object], baseline: Callable[[], object]) -> str:

@@ -2,7 +2,8 @@
 
 A reference is a pair (high, low) of float64 tensors whose exact sum is the true value: there is no `low`
 where float64 is precise enough (every dtype but float64 itself). NaN never passes a comparison here:
-every rule is written so that a comparison with NaN counts as a violation.
+every rule is written so that a comparison with NaN counts as a violation. Of integers and booleans the unit
+is one; where mathematics has no number, nothing is asked of them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Reference:
     dtype: torch.dtype
     scale: Tensor | None = None
     low: Tensor | None = None
+    slack: float = 0.0  # how far off an integer may be, because the case says so
 
     @cached_property
     def rounded(self) -> Tensor:
@@ -66,24 +68,42 @@ def one_thread() -> Iterator[None]:
 
 def precision(dtype: torch.dtype) -> int:
     """Significant bits: 24 for float32, 8 for bfloat16."""
+    if not dtype.is_floating_point:
+        return 1
     return 1 - round(math.log2(torch.finfo(dtype).eps))
 
 
 def minimum_exponent(dtype: torch.dtype) -> int:
+    if not dtype.is_floating_point:
+        return 0
     return round(math.log2(torch.finfo(dtype).smallest_normal))
 
 
 def binade(values: Tensor, dtype: torch.dtype) -> Tensor:
     """floor(log2 |value|) of float64 values; zero and subnormals of `dtype` share its lowest binade.
 
-    Infinities and NaN get the lowest binade too; callers mask them.
+    Infinities and NaN get the lowest binade too; callers mask them. Integers have one.
     """
+    if not dtype.is_floating_point:
+        return torch.zeros(values.shape, dtype=torch.int64)
     finite = torch.where(values.isfinite(), values, 0.0)
     exponent = torch.frexp(finite).exponent.to(torch.int64) - 1
     lowest = minimum_exponent(dtype)
     exponent = exponent.masked_fill(finite == 0, lowest)
-    highest = round(math.log2(torch.finfo(dtype).max)) - 1
-    return exponent.clamp(lowest, highest)
+    return exponent.clamp(lowest, lowest + binades(dtype) - 1)
+
+
+def binades(dtype: torch.dtype) -> int:
+    if not dtype.is_floating_point:
+        return 1
+    return round(math.log2(torch.finfo(dtype).max)) - minimum_exponent(dtype)
+
+
+def another(values: Tensor) -> Tensor:
+    """Numbers that are wrong in every element."""
+    if values.dtype == torch.bool:
+        return ~values
+    return -values - 1 if values.is_floating_point() else values ^ 64
 
 
 def ulp(values: Tensor, dtype: torch.dtype) -> Tensor:
@@ -119,6 +139,8 @@ def errors(result: Tensor, reference: Reference) -> Errors:
     want = reference.high
     absolute = got - want if reference.low is None else (got - want) - reference.low
     absolute = absolute.abs()
+    if not reference.dtype.is_floating_point:
+        absolute = torch.where(want.isfinite(), absolute, 0.0)
     if not absolute.numel() or bool(absolute.max() < math.inf):  # all are numbers on both sides
         return Errors(absolute, torch.zeros_like(absolute, dtype=torch.bool), reference)
     rounded = reference.rounded.to(torch.float64)
@@ -148,7 +170,7 @@ def summarise(found: Errors) -> Summary:
     reference = found.reference
     lowest = minimum_exponent(reference.dtype)
     where = reference.binade - lowest
-    count = round(math.log2(torch.finfo(reference.dtype).max)) - lowest
+    count = binades(reference.dtype)
     worst = torch.full((count,), -1.0, dtype=torch.float64)
     if found.ulps.numel():
         worst.scatter_reduce_(0, where.flatten(), found.ulps.flatten(), "amax")

@@ -7,7 +7,7 @@ changed in place, under their own names.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,7 +105,7 @@ class Context:
                     inputs[name].copy_(wide[name])
             # Behind the outputs' dtypes come those of the mutated inputs.
             made = [out.to(d) for out, d in zip(as_tuple(outputs), dtypes, strict=False)]
-            return made[0] if isinstance(outputs, Tensor) else tuple(made)
+            return like(outputs, made)
 
         return candidate
 
@@ -167,6 +167,7 @@ class Context:
         own = self.fresh(wide)
         dtypes = self.result_dtypes(inputs, mode)
         high = self.named(self.mathematics(main_dtype(inputs))(*own.values(), **mode), own)
+        high = {name: tensor.double() for name, tensor in high.items()}
         scales: Results = {}
         if self.case.scale is not None:
             outputs = self.case.scale(*self.fresh(wide).values(), **mode)
@@ -175,12 +176,13 @@ class Context:
         if exact and self.case.exact is not None:
             name, shape = next(iter(high)), next(iter(high.values())).shape
             high[name], low[name] = _two_parts(self.case.exact(wide, mode), shape)
-        return {
-            name: Reference(
-                high[name], dtypes.get(name, torch.float64), scales.get(name), low.get(name)
-            )
-            for name in high
-        }
+
+        def one(name: str) -> Reference:
+            dtype = dtypes.get(name, torch.float64)
+            slack = 0.0 if dtype.is_floating_point else self.case.tolerance_for(dtype).ulps
+            return Reference(high[name], dtype, scales.get(name), low.get(name), slack)
+
+        return {name: one(name) for name in high}
 
 
 def _two_parts(values: list[Any], shape: torch.Size) -> tuple[Tensor, Tensor]:
@@ -197,15 +199,25 @@ def as_tuple(outputs: Any) -> tuple[Any, ...]:
     return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
 
 
+def like(outputs: Any, made: Sequence[Any]) -> Any:
+    """Other tensors in the structure of `outputs`."""
+    if isinstance(outputs, Tensor):
+        return made[0]
+    return list(made) if isinstance(outputs, list) else tuple(made)
+
+
 def outputs_by_name(outputs: Any) -> Results:
-    """Raises WrongStructure for anything but a tensor or a tuple of tensors; a list is none, and an
-    operator of PyTorch that gives several tensors gives a tuple."""
+    """Raises WrongStructure for anything but a tensor, or a tuple or list of tensors."""
     if isinstance(outputs, Tensor):
         return {"out": outputs}
     if outputs is None:
         return {}
-    if not isinstance(outputs, tuple) or not all(isinstance(one, Tensor) for one in outputs):
-        raise WrongStructure(f"gives {type(outputs).__name__}, not a tensor or a tuple of tensors")
+    several = isinstance(outputs, (tuple, list))
+    if not several or not all(isinstance(one, Tensor) for one in outputs):
+        what = type(outputs).__name__
+        if several:
+            what += f" of {', '.join(type(one).__name__ for one in outputs)}"
+        raise WrongStructure(f"gives {what}, not a tensor or a tuple of tensors")
     return {f"out[{number}]": one for number, one in enumerate(outputs)}
 
 

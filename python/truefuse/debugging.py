@@ -3,52 +3,124 @@ random inputs, real shapes, the model. Stops at the first step that fails."""
 
 from __future__ import annotations
 
+import faulthandler
+import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+from truefuse import acceptance, supervise, worker
 from truefuse import case as cases
-from truefuse.context import Context, describe, mode_name, short
+from truefuse.context import CandidateRaised, Context, describe, mode_name, short
 from truefuse.gates import compiled, edges, numerics, run_one, special
 from truefuse.gates.edges import coarse_error
+from truefuse.terminal import MARKS
 from truefuse.verdict import Result, Status
 from truefuse.worker import contract_of
 
 Step = Callable[[Context], Iterator[str]]
+COMMAND = (sys.executable, "-m", "truefuse.debugging")
 SHOWN = 8  # elements of a tiny result
+SHOWN_WORDS = 12  # lines of what a process that died has said
 
 
 class Failed(Exception):
     """What is wrong, and what to do."""
 
 
-def walk(target: str, device: torch.device, seed: int, screen: Any) -> int:
-    """Exit status: 0 all steps that can be taken here hold, 1 one failed, 2 no such case."""
+Event = dict[
+    str, Any
+]  # {"kind": "step", "name"}, {"kind": "line", "text", "style", "indent"}, {"kind": "end"}
+
+
+def walk(events: Iterator[Event], screen: Any) -> int:
+    """Shows them as they come; the exit status: 0 all steps that can be taken here hold, 1 one failed, 2 no
+    such case."""
+    for event in events:
+        if event["kind"] == "end":
+            return event["status"]
+        if event["kind"] == "line":
+            screen.line(event["text"], event["style"], event["indent"])
+    return 1
+
+
+def of_child(target: str, device: torch.device, seed: int, limit: float | None) -> Iterator[Event]:
+    """`events` in a process of its own: one that crashes, hangs or exits has failed in that step."""
+    request = supervise.Request(target, str(device), seed, time_limit=limit, command=COMMAND)
+    child = supervise.Child(request)
+    limits = {supervise.START: supervise.START_SECONDS}
+    step, begin = supervise.START, time.monotonic()
+    try:
+        while event := child.next(begin + limits.get(step, request.limit)):
+            if event["kind"] == "step":
+                step, begin = event["name"], time.monotonic()
+            yield event
+            if event["kind"] == "end":
+                return
+        limit = limits.get(step, request.limit)
+        ended = child.verdict(step, time.monotonic() - begin, limit)
+        yield _failure(f"{ended.summary} ({step})")
+        for line in ended.traceback.strip().splitlines()[-SHOWN_WORDS:]:
+            yield _line(line, indent=4)
+        yield _again(target, device, seed)
+        yield {"kind": "end", "status": 1}
+    finally:
+        child.end()
+
+
+def events(
+    target: str, device: torch.device, seed: int, limit: float | None = None
+) -> Iterator[Event]:
+    yield {"kind": "step", "name": supervise.LOAD}
     try:
         case = cases.load(target)
+        with torch.no_grad():
+            cases.ask(case, device)
+        context = Context(case, device, seed, target, case.contract or contract_of(case.operator))
     except cases.NotFound as error:
-        screen.line(f"truefuse: {error}")
-        return 2
-    except cases.CaseError as error:
-        screen.line(f"{screen.mark(Status.FAIL)} the case: {error}", "bold red")
-        return 1
-    context = Context(case, device, seed, target, contract_of(case.operator) or case.contract)
+        yield _line(f"truefuse: {error}")
+        yield {"kind": "end", "status": 2}
+        return
+    except (cases.CaseError, RuntimeError) as error:
+        yield _failure(f"the case: {error}", indent=0)
+        yield {"kind": "end", "status": 1}
+        return
     for number, (name, step) in enumerate(STEPS, start=1):
-        screen.line(f"{number} {name}", "bold")
+        yield {"kind": "step", "name": name}
+        yield _line(f"{number} {name}", "bold")
         try:
             with torch.no_grad():
                 for line in step(context):
-                    screen.line(line, indent=4)
-        except Failed as failure:
-            screen.line(f"{screen.mark(Status.FAIL)} {failure}", "bold red", indent=2)
-            screen.line(f"again: truefuse debug {target} --device {device} --seed {seed}", indent=2)
-            return 1
+                    yield _line(line, indent=4)
         except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            screen.line(f"{screen.mark(Status.FAIL)} {text}", "bold red", indent=2)
-            return 1
-    return 0
+            is_ours = isinstance(error, (Failed, CandidateRaised))
+            yield _failure(str(error) if is_ours else f"{type(error).__name__}: {error}")
+            yield _again(target, device, seed)
+            yield {"kind": "end", "status": 1}
+            return
+    yield {"kind": "end", "status": 0}
+
+
+def _line(text: str, style: str = "", indent: int = 0) -> Event:
+    return {"kind": "line", "text": text, "style": style, "indent": indent}
+
+
+def _failure(text: str, indent: int = 2) -> Event:
+    return _line(f"{MARKS[Status.FAIL]} {text}", "bold red", indent)
+
+
+def _again(target: str, device: torch.device, seed: int) -> Event:
+    return _line(f"again: truefuse debug {target} --device {device} --seed {seed}", indent=2)
+
+
+def main() -> None:
+    """The child: the one argument is the request as JSON; events go to the pipe that it names."""
+    faulthandler.enable()
+    request, send = worker.answering()
+    for event in events(request["target"], torch.device(request["device"]), request["seed"]):
+        send(event.pop("kind"), **event)
 
 
 def _environment(context: Context) -> Iterator[str]:
@@ -99,8 +171,8 @@ def _real(context: Context) -> Iterator[str]:
 
 
 def _model(context: Context) -> Iterator[str]:
-    yield "the case knows no model: run yours with and without the operator, on equal requests, and"
-    yield "compare its outputs before its times"
+    command = acceptance.whole_model(context.case.operator, context.device)
+    yield f"the case knows no model; what compares outputs first, and times only then: {command}"
 
 
 STEPS: tuple[tuple[str, Step], ...] = (
@@ -120,3 +192,7 @@ def _gate(gate: Any, context: Context) -> Iterator[str]:
         parts += [result.got and f"got {result.got}", result.first and f"first {result.first}"]
         raise Failed("; ".join(part for part in parts if part))
     yield f"{result.gate}: {result.summary}"
+
+
+if __name__ == "__main__":
+    main()

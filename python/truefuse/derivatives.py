@@ -37,7 +37,7 @@ def incoming(context: Context, inputs: Inputs, mode: Mode, *labels: object) -> t
     """A random gradient of every floating output."""
     generator = context.generator("gradient", *labels)
     with torch.no_grad():
-        outputs = as_tuple(context.baseline(*inputs.values(), **mode))
+        outputs = as_tuple(context.baseline(*context.fresh(inputs).values(), **mode))
     return tuple(
         torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out.device, out.dtype)
         for out in outputs
@@ -91,10 +91,21 @@ def _on_leaves(
     function: Callable[..., Any], inputs: Inputs, mode: Mode, wanted: Sequence[str]
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
     """The inputs of those names, which can be differentiated by, and the floating outputs of a call."""
+    leaves, outputs = _call_on_leaves(function, inputs, mode, wanted)
+    return [*leaves.values()], tuple(out for out in as_tuple(outputs) if is_floating(out))
+
+
+def forward(function: Callable[..., Any], inputs: Inputs, mode: Mode, wanted: Sequence[str]) -> Any:
+    """The outputs of a call whose gradients are recorded."""
+    return _call_on_leaves(function, inputs, mode, wanted)[1]
+
+
+def _call_on_leaves(
+    function: Callable[..., Any], inputs: Inputs, mode: Mode, wanted: Sequence[str]
+) -> tuple[Results, Any]:
     leaves = {name: inputs[name].detach().requires_grad_() for name in wanted}
     with torch.enable_grad():
-        outputs = as_tuple(function(*(inputs | leaves).values(), **mode))
-    return [*leaves.values()], tuple(out for out in outputs if is_floating(out))
+        return leaves, function(*(inputs | leaves).values(), **mode)
 
 
 def _ends(

@@ -4,11 +4,18 @@ device and stream, and the functions that this tool itself relies on."""
 from __future__ import annotations
 
 import ctypes
+import functools
+import gc
+import inspect
+import os
+import random
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 TO_NEAREST = 0  # <fenv.h> of x86-64 and of AArch64
 TOWARDS_ZERO = {"x86_64": 0xC00, "aarch64": 0xC00000}  # by machine
@@ -30,10 +37,31 @@ _OURS: dict[str, tuple[Any, str]] = {
 }
 
 
+@functools.cache
+def _called() -> dict[str, tuple[Any, str]]:
+    """What baselines and references are made of, and what this tool relies on. Of `torch` itself, whose
+    functions in Python some of its modules wrap when they are imported, those in C++."""
+    owners = {"torch": torch, "torch.Tensor": torch.Tensor, "torch.nn.functional": functional}
+    found = dict(_OURS)
+    for prefix, owner in owners.items():
+        for attribute in dir(owner):
+            value = getattr(owner, attribute)
+            wrapped = owner is torch and inspect.isfunction(value)
+            if inspect.isroutine(value) and not attribute.startswith("__") and not wrapped:
+                found[f"{prefix}.{attribute}"] = (owner, attribute)
+    return found
+
+
+def settings(device: torch.device) -> dict[str, str]:
+    """What is worth showing of a snapshot."""
+    return {k: str(v) for k, v in snapshot(device).items() if k not in _called()}
+
+
 def snapshot(device: torch.device) -> dict[str, Any]:
     state: dict[str, Any] = {name: _read(read) for name, read in _SETTINGS.items()}
-    state |= {name: getattr(owner, attribute) for name, (owner, attribute) in _OURS.items()}
+    state |= {name: getattr(owner, attribute) for name, (owner, attribute) in _called().items()}
     state["random generator"] = _digest(torch.get_rng_state())
+    state["random generator of Python"] = hash(random.getstate())
     state |= _arithmetic()
     if device.type == "cuda":
         tiny = torch.tensor(2.0**-140, device=device)
@@ -77,8 +105,8 @@ def restore(before: dict[str, Any]) -> None:
     for name, write in _WRITERS.items():
         if _read(_SETTINGS[name]) != before[name]:
             write(before[name])
-    for name, (owner, attribute) in _OURS.items():
-        if getattr(owner, attribute) is not before[name]:
+    for name, (owner, attribute) in _called().items():
+        if getattr(owner, attribute) != before[name]:
             setattr(owner, attribute, before[name])
     if before["rounding"] != _arithmetic()["rounding"]:
         set_rounding(TO_NEAREST)
@@ -92,7 +120,7 @@ def set_rounding(mode: int) -> None:
 def _read(read: Callable[[], Any]) -> Any:
     try:
         return read()
-    except (AttributeError, RuntimeError):  # not in this version, or not in this build
+    except (AttributeError, RuntimeError, OSError):  # not in this version, or not in this build
         return None
 
 
@@ -110,6 +138,11 @@ _SETTINGS: dict[str, Callable[[], Any]] = {
     "threads": torch.get_num_threads,
     "gradients": torch.is_grad_enabled,
     "inference mode": torch.is_inference_mode_enabled,
+    "processors": lambda: os.sched_getaffinity(0),
+    "priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
+    "working directory": os.getcwd,
+    "interval of Python's threads": sys.getswitchinterval,
+    "garbage collection": gc.isenabled,
     "autocast on CPU": lambda: torch.is_autocast_enabled("cpu"),
     "autocast on GPU": lambda: torch.is_autocast_enabled("cuda"),
 }
@@ -118,6 +151,10 @@ _WRITERS: dict[str, Callable[[Any], None]] = {
     "deterministic algorithms": torch.set_deterministic_debug_mode,
     "default dtype": torch.set_default_dtype,
     "threads": torch.set_num_threads,
+    "processors": lambda value: os.sched_setaffinity(0, value),
+    "working directory": os.chdir,
+    "garbage collection": lambda value: gc.enable() if value else gc.disable(),
+    "interval of Python's threads": sys.setswitchinterval,
     "cuDNN benchmark": lambda value: setattr(torch.backends.cudnn, "benchmark", value),
 }
 

@@ -14,7 +14,9 @@ WIDTH, LEFT, RIGHT = 1200, 24, 24
 SPAN = WIDTH - LEFT - RIGHT
 STRIP = 40
 MOST_BLOCKS = 1500  # More would be narrower than a pixel.
+LEAST_BLOCK = 2  # pixels; narrower ones blur into one another
 ZOOMED_BLOCKS = 8
+MOST_TICKS = 16
 MOST_RIBBONS = 600
 #: Okabe and Ito's colours, told apart by colour-blind readers, and whether text on them is white.
 COLOURS = (
@@ -47,9 +49,12 @@ class Block:
 
 
 class Canvas:
-    def __init__(self, segments: Sequence[str]) -> None:
+    def __init__(self, segments: Sequence[str], own: Sequence[str] | None = None) -> None:
+        """`own`: which of the segments this picture has."""
         self.colours = {
-            name: COLOURS[i % len(COLOURS)] for i, name in enumerate(dict.fromkeys(segments))
+            name: COLOURS[i % len(COLOURS)]
+            for i, name in enumerate(dict.fromkeys(segments))
+            if own is None or name in own
         }
         self.parts: list[str] = []
         self.y = 20.0
@@ -115,6 +120,19 @@ class Canvas:
         self.y = top + STRIP
         return top
 
+    def shares(self, blocks: Sequence[Block]) -> None:
+        """Of each segment, one above the other."""
+        held: dict[str, int] = {}
+        for block in blocks:
+            if block.segment is not None:
+                held[block.segment] = held.get(block.segment, 0) + block.end - block.begin
+        top, whole = self.y, sum(held.values())
+        for segment, count in held.items():
+            height = STRIP * count / whole
+            self.rectangle(LEFT, top, SPAN, height, self.fill(segment), f"{segment}: {count:,}")
+            top += height
+        self.y += STRIP
+
     def marks(self, blocks: Sequence[Block], low: int, high: int) -> None:
         """A thin strip: who is the same, who is somebody else."""
         scale = SPAN / (high - low)
@@ -130,7 +148,7 @@ class Canvas:
     def ticks(self, offsets: Sequence[int], low: int, high: int) -> None:
         self.y += 15
         last = -1e9
-        for offset in offsets:
+        for offset in offsets[:: -(-len(offsets) // MOST_TICKS)]:
             x = LEFT + (offset - low) * SPAN / (high - low)
             text = str(offset)
             if x < last or x + 7 * len(text) > WIDTH:
@@ -178,15 +196,21 @@ def _fitting(block: Block, width: float, labels: bool) -> str:
     return next((text for text in choices if len(text) * 7.2 + 6 <= width), "")
 
 
-def show(bound: BoundLayout) -> str:
-    """One layout: the whole of it, and its beginning with every element named."""
+def show(bound: BoundLayout, beside: Sequence[BoundLayout] = ()) -> str:
+    """One layout: the whole of it, and its beginning with every element named. In pictures that are shown
+    `beside` one another a name has one colour."""
     blocks = _blocks(bound.compare(bound, MOST_BLOCKS), "a")
-    canvas = Canvas(_names(bound))
+    canvas = Canvas([name for one in beside or [bound] for name in _names(one)], _names(bound))
     _head(canvas, "Who is where", [bound], with_difference=False)
-    canvas.line(f"all {bound.size:,} elements{_part(blocks, bound.size)}", "quiet", 30)
-    canvas.y += 8
     high = min(bound.size, blocks[-1].end)
-    canvas.strip(blocks, 0, high, labels=False)
+    is_fine = len(blocks) * LEAST_BLOCK > SPAN
+    what = ", which take turns too often to be drawn: the share of each" if is_fine else ""
+    canvas.line(f"all {bound.size:,} elements{_part(blocks, bound.size)}{what}", "quiet", 30)
+    canvas.y += 8
+    if is_fine:
+        canvas.shares(blocks)
+    else:
+        canvas.strip(blocks, 0, high, labels=False)
     canvas.ticks([block.begin for block in blocks], 0, high)
     _zoom(canvas, blocks, None, 0)
     return canvas.svg()

@@ -32,7 +32,7 @@ def render(report: dict[str, Any]) -> str:
         intervals=speedup_bars(report.get("performance")),
         amdahl=amdahl_line(report["performance"]["amdahl"]) if "performance" in report else "",
         environment=_flat(report["environment"]),
-        layouts=[layout_strip(one) for one in report.get("layouts", [])],
+        layouts=layout_strips(report.get("layouts", [])),
     )
 
 
@@ -40,13 +40,19 @@ def _numbers(report: dict[str, Any], name: str) -> dict[str, Any]:
     return next((gate["numbers"] for gate in report["gates"] if gate["gate"] == name), {})
 
 
-def layout_strip(one: dict[str, Any]) -> dict[str, str]:
-    """Who is where in an input, as a picture of its own: its styles are not the page's."""
+def layout_strips(given: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Who is where in each input, as pictures of their own: their styles are not the page's."""
     from truefuse import layout_picture, layouts
 
-    drawn = layout_picture.show(layouts.layout(one["text"]).bind(**one["sizes"]))
-    data = base64.b64encode(drawn.encode()).decode()
-    return {"input": one["input"], "source": f"data:image/svg+xml;base64,{data}"}
+    bound = [layouts.layout(one["text"]).bind(**one["sizes"]) for one in given]
+    drawn = [layout_picture.show(one, beside=bound).encode() for one in bound]
+    return [
+        {
+            "input": one["input"],
+            "source": f"data:image/svg+xml;base64,{base64.b64encode(d).decode()}",
+        }
+        for one, d in zip(given, drawn, strict=True)
+    ]
 
 
 def _numeric_rows(report: dict[str, Any]) -> list[dict[str, Any]]:

@@ -59,6 +59,11 @@ def compare(old: dict[str, Any], new: dict[str, Any], threshold: float) -> dict[
             unknown.append(f"times are not comparable: {different}")
         else:
             times = _times(old["performance"], new["performance"], threshold)
+            unknown += [
+                f"{name} is not timed any more"
+                for name in _shapes(old["performance"])
+                if name not in _shapes(new["performance"])
+            ]
             problems += [row["text"] for row in times if row["regressed"]]
     elif "performance" in old:
         problems.append("there was a speed figure and there is none now")
@@ -78,22 +83,26 @@ def _elsewhere(old: dict[str, Any], new: dict[str, Any]) -> str:
     return ""
 
 
-def _times(old: dict[str, Any], new: dict[str, Any], threshold: float) -> list[dict[str, Any]]:
-    def shapes(performance: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, Any]]:
-        return {(*s["size"], s["dtype"], s["mode"]): s for s in performance["shapes"]}
+def _shapes(performance: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """By what was timed, in words."""
+    return {
+        f"{' × '.join(map(str, s['size']))} {s['dtype']} {s['mode']}": s
+        for s in performance["shapes"]
+    }
 
-    before, rows = shapes(old), []
-    for key, shape in shapes(new).items():
+
+def _times(old: dict[str, Any], new: dict[str, Any], threshold: float) -> list[dict[str, Any]]:
+    before, rows = _shapes(old), []
+    for key, shape in _shapes(new).items():
         if key not in before:
             continue
         was, now = (one["candidate"]["median_ms"] for one in (before[key], shape))
         noise = math.hypot(before[key]["noise"]["floor"], shape["noise"]["floor"])
         change = now / was - 1
         regressed = math.log(now / was) > max(noise, math.log1p(threshold))
-        size = " × ".join(map(str, shape["size"]))
         rows.append(
             {
-                "text": f"{size} {shape['dtype']} {shape['mode']}: {was:.4g} -> {now:.4g} ms "
+                "text": f"{key}: {was:.4g} -> {now:.4g} ms "
                 f"({change:+.1%}, noise ±{math.expm1(noise):.1%})",
                 "change": change,
                 "regressed": regressed,

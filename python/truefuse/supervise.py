@@ -31,6 +31,7 @@ WORKER = (sys.executable, "-m", "truefuse.worker")
 # A CPU may be shared with many; a simulated device is slow.
 STEP_SECONDS = {"cpu": 600.0, "cuda": 300.0, "sim": 900.0}
 START_SECONDS = 180.0  # importing PyTorch on a busy machine
+LOOK_SECONDS = 0.5  # between looks at whether the child is there
 TAIL = 4000  # characters of what a child that died has said
 # glibc returns freed memory to the system and asks for it again as it has come to expect: every third call
 # of one kernel would wait for thousands of pages. So it keeps all that it allocates in pieces of up to 32
@@ -77,7 +78,7 @@ def run(
     progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Raises NoCase or NoDevice."""
-    child = _Child(request)
+    child = Child(request)
     results: list[Result] = []
     step, begin, limit = START, time.monotonic(), START_SECONDS
     try:
@@ -109,7 +110,9 @@ def run(
         child.end()
 
 
-class _Child:
+class Child:
+    """A process that answers to a request, one JSON object a line."""
+
     def __init__(self, request: Request) -> None:
         self._request = request
         self._words = tempfile.TemporaryFile()
@@ -148,11 +151,17 @@ class _Child:
 
     def next(self, deadline: float) -> dict[str, Any] | None:
         """None if there is no more to come, or not in time."""
-        try:
-            return self._messages.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            self._hung = True
-            return None
+        while True:
+            has_ended = self._process.poll() is not None  # others may still hold its pipe
+            left = deadline - time.monotonic()
+            try:
+                return self._messages.get(timeout=max(0.0, min(left, LOOK_SECONDS)))
+            except queue.Empty:
+                if has_ended:
+                    return None
+                if left <= 0:
+                    self._hung = True
+                    return None
 
     def verdict(self, step: str, seconds: float, limit: float) -> Result:
         """Of a child that ended, or did not end, in this step. Before the first it is not the case's

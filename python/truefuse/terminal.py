@@ -129,17 +129,26 @@ def _state_line(shape: dict[str, Any]) -> str:
     cached = ", ".join(f"{name} {ms:.4g}" for name, ms in shape["cached"].items())
     return (
         f"{' × '.join(map(str, shape['size']))}  {shape['sets']} input sets"
-        f"{'' if shape['cold'] else ', too few to be cold'} · {shape['bandwidth_share']:.0%} of the "
-        f"measured bandwidth · on one set, ms: {cached} · A/A ±{shape['noise']['floor']:.1%}"
+        f"{_share(shape)} · on one set, ms: {cached} · A/A ±{shape['noise']['floor']:.1%}"
     )
 
 
+def _share(shape: dict[str, Any]) -> str:
+    """Of the bandwidth of memory, where memory is what serves the calls."""
+    if not shape["cold"]:
+        return ", too few to be cold: the cache serves them, not memory"
+    return f" · {shape['bandwidth_share']:.0%} of the measured bandwidth"
+
+
 def amdahl_line(amdahl: dict[str, Any]) -> str:
+    begin = f"the most a model can gain over '{amdahl['baseline']}'"
+    if amdahl["verdict"] in ("SAME", "AMBIGUOUS"):
+        return f"{begin}: not known, the ratio is {amdahl['verdict']}"
     gains = " · ".join(
         f"at {one['share']:.0%} of its time {100 * (one['gain'] - 1):.2g} %"
         for one in amdahl["gains"]
     )
-    return f"the most a model can gain over '{amdahl['baseline']}': {gains}"
+    return f"{begin}: {gains}"
 
 
 def _timing_row(shape: dict[str, Any], baseline: dict[str, Any]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,12 +22,7 @@ from truefuse.verdict import Result, Status
 def main() -> None:
     """The one argument is the request as JSON; answers go to the pipe that it names."""
     faulthandler.enable()
-    request = json.loads(sys.argv[1])
-    pipe = os.fdopen(request["pipe"], "w", encoding="utf-8", buffering=1)
-
-    def send(kind: str, **content: Any) -> None:
-        pipe.write(json.dumps({"kind": kind, **content}) + "\n")
-
+    request, send = answering()
     is_simulated = request["device"].startswith("sim:")
     device = torch.device("cpu" if is_simulated else request["device"])
     try:
@@ -40,6 +36,8 @@ def main() -> None:
     send("step", name=LOAD)
     try:
         case = cases.load(request["target"])
+        with torch.no_grad():
+            cases.ask(case, device)
         contract = case.contract or contract_of(case.operator)
     except cases.NotFound as error:
         send("no-case", text=str(error))
@@ -91,17 +89,32 @@ def main() -> None:
     send("report", report=report.to_json())
 
 
+def answering() -> tuple[dict[str, Any], Callable[..., None]]:
+    """The request, and how to answer: send(kind, **content)."""
+    request = json.loads(sys.argv[1])
+    pipe = os.fdopen(request["pipe"], "w", encoding="utf-8", buffering=1)
+    # Whoever the case forks off has no answers of its own, and holds nobody up.
+    os.register_at_fork(after_in_child=lambda: os.close(request["pipe"]))
+
+    def send(kind: str, **content: Any) -> None:
+        pipe.write(json.dumps({"kind": kind, **content}) + "\n")
+
+    return request, send
+
+
 def _raised(error: Exception, request: dict[str, Any]) -> Result:
+    honest = isinstance(error, cases.NotJudged)
     return Result(
         LOAD,
-        Status.FAIL,
-        "case-raises",
+        Status.UNKNOWN if honest else Status.FAIL,
+        "not-judged" if honest else "case-raises",
         str(error),
         expected="a case",
         got=str(error),
         first=request["target"],
         seed=request["seed"],
-        replay=f"truefuse check {request['target']} --device {request['device']}",
+        replay=f"truefuse check {request['target']} --device {request['device']} "
+        f"--seed {request['seed']}",
         traceback="".join(traceback.format_exception(error)),
     )
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from truefuse import supervise, terminal
+from truefuse import debugging, supervise, terminal
 from truefuse.cli import app
 from truefuse.verdict import Result, Status
 
@@ -46,6 +46,7 @@ def case_file(folder, change="", operator="standin::bias_gelu"):
 def run(native, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(supervise, "run", in_process.check_in_process)
+    monkeypatch.setattr(debugging, "of_child", debugging.events)
     return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
 

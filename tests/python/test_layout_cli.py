@@ -8,7 +8,9 @@ from typer.testing import CliRunner
 
 pytest.importorskip("truefuse.layouts")
 
+from truefuse import layout_picture
 from truefuse.cli import app
+from truefuse.layouts import layout
 
 SIZES = ["H=16", "G=3", "K=128", "V=128"]
 PAIR = ["qwen3-next/qkvz", "qwen3.5/qkvz"]
@@ -119,6 +121,24 @@ def test_the_picture_is_self_contained_and_whole(arguments, tmp_path):
         x, y = float(rectangle.get("x", 0)), float(rectangle.get("y", 0))
         assert 0 <= x <= x + float(rectangle.get("width")) <= width + 0.5
         assert 0 <= y <= y + float(rectangle.get("height")) <= height
+
+
+def fills(drawn):
+    found = xml.fromstring(drawn).iter("{http://www.w3.org/2000/svg}rect")
+    return [one.get("fill") for one in found if (one.get("fill") or "none") != "none"]
+
+
+def test_a_name_has_one_colour_in_pictures_beside_one_another():
+    pair = [layout(text).bind(D=4) for text in ("gate=D | up=D", "up=D | gate=D")]
+    first, second = (fills(layout_picture.show(one, beside=pair)) for one in pair)
+    assert first[-2:] == second[-2:][::-1]
+    assert fills(layout_picture.show(pair[1]))[-2:] == first[-2:]  # alone, by its own order
+
+
+def test_what_is_too_fine_to_draw_is_shown_as_shares():
+    drawn = layout_picture.show(layout("D (gate=1 | up=1)").bind(D=1000))
+    assert "share of each" in drawn and len(fills(drawn)) < 20
+    assert "share of each" not in layout_picture.show(layout("D (gate=1 | up=1)").bind(D=100))
 
 
 def test_the_picture_gives_every_segment_its_colour(tmp_path):

@@ -79,8 +79,8 @@ def test_amdahl(share, ratio, gain):
     shape = {
         "size": [1],
         "baselines": [
-            {"name": "slow", "median_ms": 9.0, "speedup": {"value": 9.0}},
-            {"name": "fast", "median_ms": 2.0, "speedup": {"value": ratio}},
+            {"name": "slow", "median_ms": 9.0, "verdict": "FASTER", "speedup": {"value": 9.0}},
+            {"name": "fast", "median_ms": 2.0, "verdict": "SAME", "speedup": {"value": ratio}},
         ],
     }
     found = amdahl(shape, (share,))

@@ -40,6 +40,14 @@ def test_times(old, factor, noise, verdict):
     assert found["verdict"] == verdict
 
 
+def test_a_size_that_is_timed_no_more(old):
+    more = copy.deepcopy(old)
+    more["performance"]["shapes"].append({**more["performance"]["shapes"][0], "size": [7, 9]})
+    found = regression.compare(more, old, 0.03)
+    assert found["verdict"] == "UNKNOWN" and "7 × 9" in found["unknown"][0]
+    assert regression.compare(old, more, 0.03)["verdict"] == "OK"
+
+
 def test_a_gate_that_fails_now(old):
     new = copy.deepcopy(old)
     new["gates"][1]["status"] = "FAIL"

@@ -167,19 +167,21 @@ def test_page_is_self_contained(accepted, tmp_path):
 
 
 def test_layouts_are_drawn_in_a_picture_of_their_own(accepted, tmp_path, monkeypatch):
-    drawn = {}
+    drawn = []
 
-    def strip(one):
-        drawn.update(one)
-        return {"input": one["input"], "source": "data:image/svg+xml;base64,AAAA"}
+    def strips(given):
+        drawn.extend(given)
+        return [
+            {"input": one["input"], "source": "data:image/svg+xml;base64,AAAA"} for one in given
+        ]
 
-    monkeypatch.setattr("truefuse.page.layout_strip", strip)
+    monkeypatch.setattr("truefuse.page.layout_strips", strips)
     asked = {"input": "qkvz", "text": "H (q=K | k=K)", "sizes": {"H": 2, "K": 4}}
     accepted.layouts.append(asked)
     VALIDATOR.validate(accepted.to_json())
     parser = Resources()
     parser.feed(report.write(accepted, tmp_path)[1].read_text())
-    assert drawn == asked
+    assert drawn == [asked]
     assert parser.external == ["data:image/svg+xml;base64,AAAA"]
 
 

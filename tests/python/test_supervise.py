@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jsonschema
 import pytest
+import torch
 
-from truefuse import report, supervise
+from truefuse import debugging, report, supervise
 from truefuse.supervise import LOAD, START, NoCase, Request
 from truefuse.verdict import Status, Verdict
 
@@ -116,6 +118,38 @@ def test_flags_that_loading_changes(tmp_path):
 def test_what_a_case_prints_is_no_answer(tmp_path):
     found = check(tmp_path, loading='print(\'{"kind": "report"}\', flush=True)')
     assert found.results[-1].status is Status.PASS
+
+
+FORK = "import os; (os.fork() or time.sleep(100)) and None"
+
+
+def test_what_a_case_forks_off_holds_nobody_up(tmp_path):
+    begin = time.monotonic()
+    found = check(tmp_path, loading=f"{FORK}; os._exit(0)")
+    assert (found.results[-1].reason, found.verdict) == ("exits", Verdict.REJECT)
+    assert time.monotonic() - begin < 50
+
+
+def test_a_case_that_nothing_can_judge(tmp_path):
+    path = tmp_path / "mine.py"
+    text = CASE.format(loading="pass", calling="pass")
+    path.write_text(text.replace("to(device, dtype)", "to(torch.int64)"))
+    request = Request(str(path), "cpu", 1, command=(sys.executable, str(HERE / "child.py")))
+    request.environment = {"PYTHONPATH": ":".join([str(HERE), *sys.path])}
+    found = supervise.run(request)
+    assert (found.verdict, found.results[-1].reason) == (Verdict.UNKNOWN, "not-judged")
+
+
+@pytest.mark.parametrize("loading", ["os._exit(0)", "ctypes.string_at(0)", "time.sleep(1000)"])
+def test_debug_of_a_case_that_ends_the_process(tmp_path, loading, monkeypatch):
+    path = tmp_path / "mine.py"
+    path.write_text(CASE.format(loading=loading, calling="pass"))
+    command = (sys.executable, str(HERE / "child.py"), "debugging")
+    monkeypatch.setattr(debugging, "COMMAND", command)
+    monkeypatch.setenv("PYTHONPATH", ":".join([str(HERE), *sys.path]))
+    events = list(debugging.of_child(str(path), torch.device("cpu"), 1, 3.0))
+    assert events[-1] == {"kind": "end", "status": 1}
+    assert any("ended in this step" in event.get("text", "") for event in events)
 
 
 def test_no_such_case(tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from pathlib import Path
 from types import ModuleType
 
 import torch
@@ -28,6 +29,7 @@ from truefuse.gates import (
     global_flags,
     gradients,
     launched,
+    layout,
     numerics,
     outputs,
     reference,
@@ -51,6 +53,7 @@ GATES: tuple[ModuleType, ...] = (
     special,
     determinism,
     remembered,
+    layout,
     unwritten,
     bounds,
     drift,
@@ -89,14 +92,25 @@ def run_one(gate: ModuleType, context: Context) -> Result:
             traceback=traceback.format_exc(),
         )
     except Exception as error:
+        is_theirs = context.case.source is not None and _raised_in(error, context.case.source)
         result = Result(
             gate.NAME,
             Status.UNKNOWN,
-            "gate-error",
-            f"the gate itself failed: {type(error).__name__}: {error}",
+            "case-raises" if is_theirs else "gate-error",
+            (
+                "what the case gives to compare with raises: "
+                if is_theirs
+                else "the gate itself failed: "
+            )
+            + f"{type(error).__name__}: {error}",
             traceback=traceback.format_exc(),
         )
     result.seconds = time.perf_counter() - begin
     result.seed = context.seed
     result.replay = context.replay(gate.NAME)
     return result
+
+
+def _raised_in(error: Exception, file: Path) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename == str(file)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from truefuse.case import Inputs, Mode
+from truefuse.compare import another
 from truefuse.context import CandidateRaised, Context, as_tuple, describe
 from truefuse.gates.edges import coarse_error
 from truefuse.gates.outputs import same_results
@@ -205,7 +206,8 @@ def _beyond(good: Callable[..., Any], side: int, write: bool) -> Callable[..., A
             return outputs
         result, *others = as_tuple(outputs)
         result = result.clone()
-        result.view(-1)[:1] += outside.to(result.dtype)
+        begin = result.view(-1)[:1]
+        begin.copy_(torch.where(outside != 0, another(begin), begin))
         return result if isinstance(outputs, Tensor) else (result, *others)
 
     return candidate

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from truefuse.compare import another
 from truefuse.context import Context, as_tuple, describe
 from truefuse.gates.outputs import same_results
 from truefuse.gates.proof import Complaint, judge
@@ -56,8 +57,8 @@ def _noisy(good: Callable[..., Any]) -> Callable[..., Any]:
         calls += 1
         outputs = good(*tensors, **mode)
         if calls % 3 == 0:
-            flat = as_tuple(outputs)[0].view(-1)
-            flat[7] += flat[7].abs() * 0.01 + 1e-3
+            last = as_tuple(outputs)[0].view(-1)[-1:]
+            last.copy_(another(last))
         return outputs
 
     return candidate

@@ -188,7 +188,7 @@ def _accumulates(good: Callable[..., Any]) -> Callable[..., Any]:
         outputs = good(*given, **mode)
         first, *others = as_tuple(outputs)
         result = first + total
-        total += float(first.abs().max()) / 4
+        total += float(first.double().abs().max()) / 4
         return result if isinstance(outputs, Tensor) else (result, *others)
 
     return candidate

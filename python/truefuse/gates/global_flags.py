@@ -39,6 +39,7 @@ def run(context: Context) -> Result:
             ),
             "another default dtype": _does(good, lambda: torch.set_default_dtype(torch.float64)),
             "random numbers consumed": _does(good, lambda: torch.rand(1)),
+            "a slower function of PyTorch's": _does(good, _slow_function),
             "another clock": _does(good, _slow_clock),
             **(
                 {"another rounding": _does(good, lambda: flags.set_rounding(towards_zero))}
@@ -53,7 +54,7 @@ def run(context: Context) -> Result:
             Status.PASS,
             "unchanged",
             "settings, random generators and clocks are as they were before the case was loaded",
-            numbers={"flags": {k: str(v) for k, v in flags.snapshot(context.device).items()}},
+            numbers={"flags": flags.settings(context.device)},
         ),
     )
 
@@ -88,6 +89,11 @@ def _does(good: Callable[..., Any], harm: Callable[[], Any]) -> Callable[..., An
         return good(*given, **mode)
 
     return candidate
+
+
+def _slow_function() -> None:
+    real = torch.add
+    torch.add = lambda *given, **named: real(*given, **named)
 
 
 def _slow_clock() -> None:

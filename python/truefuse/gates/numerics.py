@@ -150,7 +150,7 @@ def rows(
 
 
 def _worst(per_binade: Tensor, mask: Tensor) -> float:
-    return max(float(per_binade[mask].max()), 0.0)
+    return max([0.0, *per_binade[mask].tolist()])
 
 
 def line(row: dict[str, Any]) -> str:

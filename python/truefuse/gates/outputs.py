@@ -10,15 +10,18 @@ import torch
 from torch import Tensor
 
 from truefuse.case import Mode
+from truefuse.compare import another
 from truefuse.context import (
     CandidateRaised,
     Context,
     as_tuple,
     copies,
     describe,
+    like,
     short,
     tensors,
 )
+from truefuse.gates.edges import coarse_error
 from truefuse.gates.proof import Complaint, judge
 from truefuse.verdict import Result, Status
 
@@ -52,13 +55,12 @@ def planted(context: Context) -> dict[str, Callable[..., Any]]:
     )
     kept = [p for p, name in enumerate(probe) if _spare(context, name, probe[name])]
     bad: dict[str, Callable[..., Any]] = {
-        "an extra dimension": _of_first(good, lambda out: out.unsqueeze(0)),
-        "another dtype": _of_first(good, _other_dtype),
-        "other strides": _of_first(good, _strided),
-        "an empty list": _after(good, lambda outputs, given: []),
         "a version counter read in inference mode": _reads_version(good),
         "a tuple that is too long": _after(good, lambda o, given: (*as_tuple(o), given[0])),
     }
+    made = as_tuple(good(*copies(probe).values(), **context.case.modes[0]))
+    if made:
+        bad |= _with_first_spoilt(good, made[0])
     if kept:
         spare = kept[0]
         bad["an input overwritten"] = _after(good, lambda o, given: _zero(given[spare], o))
@@ -66,6 +68,22 @@ def planted(context: Context) -> dict[str, Callable[..., Any]]:
     if context.case.mutates:
         bad["a declared mutation left out"] = _on_copies(good)
     return bad
+
+
+def _with_first_spoilt(good: Callable[..., Any], first: Tensor) -> dict[str, Callable[..., Any]]:
+    changes: dict[str, Callable[[Tensor], Tensor]] = {
+        "an extra dimension": lambda out: out.unsqueeze(0),
+        "another dtype": _other_dtype,
+        "another result in inference mode": lambda out: (
+            another(out) if torch.is_inference_mode_enabled() else out
+        ),
+    }
+    if any(size > 1 for size in first.shape):
+        changes["other strides"] = _strided
+    if first.is_floating_point():
+        changes["numbers that are not there yet"] = lambda out: torch._neg_view(-out)
+    spoilt = {name: _of_first(good, change) for name, change in changes.items()}
+    return {"an empty list": _after(good, lambda outputs, given: []), **spoilt}
 
 
 def examine(context: Context) -> Complaint | None:
@@ -85,16 +103,25 @@ def _for_inference(context: Context, dtype: torch.dtype, mode: Mode) -> Complain
         where = f"in inference mode: {describe(inputs, mode)}"
         wanted = as_tuple(case_call(context, context.baseline, copies(inputs), mode))
         try:
-            got = as_tuple(case_call(context, case.candidate, inputs, mode))
+            outputs = case_call(context, case.candidate, inputs, mode)
         except CandidateRaised as error:
             return Complaint("raises in inference mode", where, got=str(error))
-    for result, want in zip(got, wanted, strict=True):
-        for what, expected, found in _facts(want, result):
-            if found != expected:
-                return Complaint(
-                    f"wrong {what} in inference mode", where, f"{what} {expected}", found
-                )
-    return None
+        got = as_tuple(outputs)
+        if len(got) != len(wanted):
+            return Complaint(
+                "wrong structure in inference mode", where, _structure(wanted), _structure(got)
+            )
+        for result, want in zip(got, wanted, strict=True):
+            for what, expected, found in _facts(want, result):
+                if found != expected:
+                    return Complaint(
+                        f"wrong {what} in inference mode", where, f"{what} {expected}", found
+                    )
+    # The same call again outside, where the case's own functions need not know of inference mode.
+    plain = context.inputs(case.small_size, dtype, case.kinds[0], NAME)
+    seen = {name: tensor.clone() for name, tensor in context.named(outputs, inputs).items()}
+    complaint = coarse_error(context, plain, mode, seen)
+    return Complaint("wrong in inference mode", where, got=complaint) if complaint else None
 
 
 def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint | None:
@@ -102,10 +129,11 @@ def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint 
     inputs = context.inputs(context.case.small_size, dtype, case.kinds[0], NAME)
     before, theirs = copies(inputs), copies(inputs)
     where = describe(before, mode)
-    wanted = as_tuple(case_call(context, context.baseline, theirs, mode))
+    made = case_call(context, context.baseline, theirs, mode)
+    wanted = as_tuple(made)
     outputs = case_call(context, case.candidate, inputs, mode)
-    if not isinstance(outputs, (Tensor, tuple)) and outputs is not None:
-        return Complaint("wrong structure", where, _structure(wanted), type(outputs).__name__)
+    if _container(outputs) != _container(made):
+        return Complaint("wrong structure", where, _container(made), _container(outputs))
     got = () if outputs is None else as_tuple(outputs)
     if len(got) != len(wanted) or not all(isinstance(one, Tensor) for one in got):
         return Complaint("wrong structure", where, _structure(wanted), _structure(got))
@@ -115,7 +143,8 @@ def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint 
             if found != expected:
                 return Complaint(f"wrong {what}{name}", where, f"{what} {expected}", str(found))
         for other, tensor in tensors(inputs).items():
-            if result.numel() and _storage(result) == _storage(tensor):
+            given_back = other in case.mutates and _storage(want) == _storage(theirs[other])
+            if result.numel() and _storage(result) == _storage(tensor) and not given_back:
                 return Complaint(
                     f"the output{name} shares the storage of '{other}'",
                     where,
@@ -156,7 +185,21 @@ def _facts(want: Tensor, got: Tensor) -> list[tuple[str, Any, Any]]:
         ("dtype", short(want.dtype), short(got.dtype)),
         ("device", str(want.device), str(got.device)),
         ("strides", list(want.stride()), list(got.stride())),
+        ("form", _form(want), _form(got)),
     ]
+
+
+def _container(outputs: Any) -> str:
+    if outputs is None or isinstance(outputs, Tensor):
+        return "one tensor" if outputs is not None else "nothing"
+    known = next((kind for kind in (tuple, list) if isinstance(outputs, kind)), type(outputs))
+    return f"a {known.__name__}"
+
+
+def _form(tensor: Tensor) -> str:
+    """Memory that holds the numbers, or a promise to compute them when somebody looks."""
+    name = type(tensor).__name__
+    return f"{name} negated lazily" if tensor.is_neg() else name
 
 
 def _structure(outputs: tuple[Any, ...]) -> str:
@@ -208,7 +251,7 @@ def _of_first(good: Any, change: Callable[[Tensor], Tensor]) -> Callable[..., An
         outputs = good(*given, **mode)
         if isinstance(outputs, Tensor):
             return change(outputs)
-        return (change(outputs[0]), *outputs[1:]) if outputs else ()
+        return like(outputs, (change(outputs[0]), *outputs[1:]))
 
     return candidate
 
@@ -240,7 +283,7 @@ def _inside_an_input(good: Any) -> Callable[..., Any]:
             same = isinstance(tensor, Tensor) and tensor.dtype == first.dtype
             if same and tensor.is_contiguous() and tensor.numel() >= first.numel():
                 view = tensor.view(-1)[: first.numel()].view(first.shape)
-                return view if isinstance(outputs, Tensor) else (view, *others)
+                return like(outputs, (view, *others))
         return (first, *others, first)
 
     return candidate

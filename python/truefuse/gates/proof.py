@@ -97,6 +97,7 @@ def _representative(context: Context) -> Context:
             dtypes=tuple(dict.fromkeys((case.dtypes[0], case.dtypes[-1]))),
             modes=case.modes[:1],
             edge_sizes=case.edge_sizes[:3],
+            drift_steps=min(case.drift_steps, 64),
         ),
     )
 

@@ -9,7 +9,7 @@ come at fresh addresses. A memory of results by their contents shows in what it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -84,14 +84,15 @@ def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint 
             tensor.data.copy_(contents[name])  # .data: an alias with a version counter of its own
         outputs = case_call(context, case.candidate, inputs, mode)
         later = context.named(outputs, inputs)
-        if earlier is not None and _share_memory(outputs, earlier):
+        own = [inputs[name] for name in case.mutates]  # may be given back
+        if earlier is not None and _share_memory(outputs, earlier, own):
             return Complaint("a later call returns the memory of an earlier result", where)
         if coarse_error(context, contents, mode, later):
             return Complaint("the result does not follow the contents", where)
-        if earlier is not None and not same_results(outputs_by_name(earlier), kept):
+        if earlier is not None and not same_results(_apart(earlier, own), kept):
             return Complaint("a later call changed an earlier result", where)
         earlier = outputs
-        kept = {name: tensor.clone() for name, tensor in outputs_by_name(outputs).items()}
+        kept = {name: tensor.clone() for name, tensor in _apart(outputs, own).items()}
     moved = copies(fresh)
     if coarse_error(context, moved, mode, context.candidate(moved, mode)):
         return Complaint("the result depends on the address", where)
@@ -165,6 +166,12 @@ def _keeps_memory(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint
     return None
 
 
+def _apart(outputs: Any, own: Sequence[Tensor]) -> Results:
+    """The outputs but for those that are mutated inputs, which the next call may change."""
+    found = outputs_by_name(outputs)
+    return {name: one for name, one in found.items() if not any(one is given for given in own)}
+
+
 def _dropped(outputs: Any) -> None:
     """A profiler must see the result go."""
 
@@ -180,9 +187,11 @@ def _inner_part(inputs: Inputs, fresh: Inputs) -> Inputs:
     return mixed
 
 
-def _share_memory(outputs: Any, earlier: Any) -> bool:
-    stored = {t.untyped_storage().data_ptr() for t in as_tuple(earlier) if t.numel()}
-    return any(t.untyped_storage().data_ptr() in stored for t in as_tuple(outputs) if t.numel())
+def _share_memory(outputs: Any, earlier: Any, besides: Sequence[Tensor]) -> bool:
+    def stored(given: Iterable[Tensor]) -> set[int]:
+        return {tensor.untyped_storage().data_ptr() for tensor in given if tensor.numel()}
+
+    return bool(stored(as_tuple(outputs)) & stored(as_tuple(earlier)) - stored(besides))
 
 
 def by_address(given: tuple[Any, ...]) -> object:

@@ -1,4 +1,5 @@
-"""Special values against mathematics: zeros, infinities, NaN, huge and subnormal numbers.
+"""Special values against mathematics: zeros, infinities, NaN, huge and subnormal numbers, and the inputs as
+they come at other magnitudes, where the yardstick is near mathematics.
 
 Each goes through every floating argument, the other ones being zero, where a sum shows it, and, of an
 operator that works element by element, one, where a product does. Gradients too, where the case says what they are in the limit.
@@ -7,8 +8,9 @@ operator that works element by element, one, where a product does. Gradients too
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,19 +23,22 @@ from truefuse.context import (
     CandidateRaised,
     Context,
     Results,
+    as_tuple,
     describe,
     is_floating,
     mode_name,
     short,
     tensors,
 )
-from truefuse.gates.proof import self_test_failed
+from truefuse.gates.edges import coarse_error
+from truefuse.gates.proof import Complaint, self_test_failed, with_candidate
 from truefuse.verdict import Result, Status
 
 NAME = "special"
 # Beside zeros nothing is left but the value itself. Beside ones the rest of the operator counts too, and
 # its accuracy is the business of other gates; what is flushed or overflows is further off than this.
 ALLOWED_ULPS = {0.0: 2.0, 1.0: 16.0}
+MAGNITUDES = (-10, -5, 4, 8)  # powers of two
 
 
 def special_values(dtype: torch.dtype) -> list[float]:
@@ -91,6 +96,17 @@ def run(context: Context) -> Result:
             failure = _judge(context, tried)
             if failure:
                 return failure
+    found = other_magnitudes(context)
+    if found:
+        return Result(
+            NAME,
+            Status.FAIL,
+            "other-magnitude",
+            found.what,
+            expected="a result near mathematics, as the yardstick's is there",
+            got=found.got,
+            first=found.where,
+        )
     sizes = ", ".join(str(list(size)) for size in context.case.special_sizes)
     gradients = " and their gradients" if _has_gradients(context) else ""
     return Result(
@@ -122,6 +138,46 @@ def _judge(context: Context, tried: list[tuple[Tried, Results]]) -> Result | Non
                 first=f"{where}, {one.what}{describe(one.inputs, one.mode)}",
             )
     return None
+
+
+def other_magnitudes(context: Context) -> Complaint | None:
+    """Whoever knows what the inputs are like computes what is enough for them."""
+    for power, inputs, mode in _scaled(context):
+        complaint = coarse_error(context, inputs, mode, context.candidate(inputs, mode))
+        if complaint:
+            what = f"wrong on inputs that are 2^{power} times as large"
+            return Complaint(what, describe(inputs, mode), got=complaint)
+    return None
+
+
+def _scaled(context: Context) -> Iterator[tuple[int, Inputs, Mode]]:
+    """Where the yardstick is near mathematics: not out of the domain of the operator, or of its dtype."""
+    case = context.case
+    for dtype in case.dtypes:
+        usual = context.inputs(case.small_size, dtype, case.kinds[0], NAME, "magnitude")
+        for power in MAGNITUDES:
+            inputs = {k: v * 2.0**power if is_floating(v) else v for k, v in usual.items()}
+            for mode in case.modes:
+                if not coarse_error(context, inputs, mode, context.yardstick(inputs, mode)):
+                    yield power, inputs, mode
+
+
+def _zeros_beyond_the_usual(context: Context) -> Callable[..., Any]:
+    good, case = context.good, context.case
+    inputs = context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME, "magnitude")
+    usual = _largest(inputs.values())
+
+    def candidate(*given: Any, **mode: Any) -> Any:
+        outputs = good(*given, **mode)
+        within = usual / 2 < _largest(given) < 2 * usual
+        made = tuple(out if within else torch.zeros_like(out) for out in as_tuple(outputs))
+        return made[0] if isinstance(outputs, Tensor) else made
+
+    return candidate
+
+
+def _largest(given: Iterable[Any]) -> float:
+    return max((float(v.abs().max()) for v in given if is_floating(v) and v.numel()), default=0.0)
 
 
 def _has_gradients(context: Context) -> bool:
@@ -183,7 +239,8 @@ def complaint_about(
         if result.shape != reference.high.shape:
             return f"shape {list(reference.high.shape)}", f"shape {list(result.shape)}", math.nan
         found = compare.errors(result, reference)
-        wrong = found.wrong_class | ~(found.ulps <= ALLOWED_ULPS[one.rest])
+        allowed = ALLOWED_ULPS[one.rest] if result.is_floating_point() else reference.slack
+        wrong = found.wrong_class | ~(found.ulps <= allowed)
         if wrong.any():
             position = int(wrong.flatten().to(torch.int8).argmax())
             want = float(reference.rounded.flatten()[position])
@@ -207,6 +264,9 @@ def _value_at(inputs: Inputs, shape: torch.Size, position: int) -> float:
 def self_test(context: Context) -> list[str]:
     faults = []
     mode = context.case.modes[0]
+    planted = with_candidate(context, _zeros_beyond_the_usual(context))
+    if next(_scaled(context), None) and not other_magnitudes(planted):
+        faults.append("did not catch zeros beyond the usual magnitude")
     for dtype in context.case.dtypes:
         seen: dict[str, tuple[bool, bool]] = {}  # (the fault changes something, it is caught)
         for one in trials(context, dtype, mode, singles=False):
@@ -232,7 +292,9 @@ def self_test(context: Context) -> list[str]:
 
 def _planted(context: Context, one: Tried, right: Results) -> dict[str, Results]:
     """What common mistakes make of the first result."""
-    name, out = next(iter(right.items()))
+    name, out = next(((k, v) for k, v in right.items() if is_floating(v)), ("", None))
+    if out is None:
+        return {"another number": {key: compare.another(value) for key, value in right.items()}}
     smallest = torch.finfo(out.dtype).smallest_normal
     flushed = {
         k: v.masked_fill(v.abs() < torch.finfo(v.dtype).smallest_normal, 0.0)

@@ -13,14 +13,15 @@ from torch import Tensor
 from truefuse import derivatives
 from truefuse.case import Case, Inputs, Mode
 from truefuse.compare import one_thread
-from truefuse.context import Context, as_tuple, describe, is_floating
+from truefuse.context import Context, as_tuple, describe, is_floating, outputs_by_name
 from truefuse.derivatives import REFUSAL, Missing
-from truefuse.gates.edges import excused, far
+from truefuse.gates.edges import coarse_error, excused, far
 from truefuse.gates.proof import Complaint, self_test_failed, with_candidate
 from truefuse.variants import Variant, variants
 from truefuse.verdict import Result, Status
 
 NAME = "training"
+CONTIGUOUS = "an incoming gradient read as if contiguous"
 SECOND = "second derivatives are silently missing"
 Gradient = Any  # tensors, or what makes a scalar of the outputs
 
@@ -34,6 +35,10 @@ class Notes:
 
 
 def run(context: Context) -> Result:
+    if not _floating(context):
+        return Result(
+            NAME, Status.PASS, "no-derivative", "no result is a floating number: nothing to derive"
+        )
     mutates = bool(context.case.mutates)
     if mutates:
         context = _functional(context)
@@ -68,14 +73,24 @@ def run(context: Context) -> Result:
     )
 
 
+def _floating(context: Context) -> tuple[Tensor, ...]:
+    """Gradients of the results that have one."""
+    case = context.case
+    plain = context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME)
+    return derivatives.incoming(context, plain, case.modes[0])
+
+
 @one_thread()
 def self_test(context: Context, mutates: bool) -> list[str]:
     bad = planted(context.good)
     if mutates:
         # What eager overwrites it can seldom differentiate: silence is what can be planted.
         bad = dict([next(iter(bad.items()))])
-    elif not _has_second(context):
-        del bad[SECOND]  # Leaving out what is zero is no mistake.
+    else:
+        if not _has_second(context):
+            del bad[SECOND]  # Leaving out what is zero is no mistake.
+        if not _floating(context)[0].dim():
+            del bad[CONTIGUOUS]  # A single number has no strides.
     faults = [
         f"did not catch {name}"
         for name, candidate in bad.items()
@@ -95,6 +110,7 @@ def examine(context: Context, notes: Notes) -> Complaint | None:
         for dtype in case.dtypes:
             plain = context.inputs(case.small_size, dtype, case.kinds[0], NAME)
             found = _compare(context, f"{dtype}", plain, mode, None, None, notes)
+            found = found or _forward(context, plain, mode)
             if found:
                 return found
             if notes.refused and not notes.given:
@@ -162,6 +178,22 @@ def _compare(
             if not excused(context, inputs, tensor, theirs, references[key], largest):
                 return Complaint(f"{key} is wrong: {complaint}", where)
     notes.given.append(what)
+    return None
+
+
+def _forward(context: Context, plain: Inputs, mode: Mode) -> Complaint | None:
+    """The results are right where gradients are recorded too."""
+    wanted = derivatives.names(context, plain)
+    try:
+        with context.running():
+            results = derivatives.forward(context.case.candidate, plain, mode, wanted)
+        context.synchronize()
+    except RuntimeError:
+        return None  # refused, or complained of already
+    complaint = coarse_error(context, plain, mode, outputs_by_name(results))
+    if complaint:
+        where = describe(plain, mode)
+        return Complaint("wrong results where gradients are recorded", where, got=complaint)
     return None
 
 
@@ -328,9 +360,10 @@ def planted(good: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     return {
         "gradients silently missing": lambda *t, **m: _without_grad(good, t, m),
         "gradients twice as large": lambda *t, **m: _map(good(*t, **m), _Doubled.apply),
-        "an incoming gradient read as if contiguous": lambda *t, **m: _map(
-            good(*t, **m), _ReadsContiguous.apply
+        "other results where gradients are recorded": lambda *t, **m: _map(
+            good(*t, **m), lambda out: out + out.detach() if out.requires_grad else out
         ),
+        CONTIGUOUS: lambda *t, **m: _map(good(*t, **m), _ReadsContiguous.apply),
         "what a backward pass has saved is used up": lambda *t, **m: _map(
             good(*t, **m), _UsesUp.apply
         ),

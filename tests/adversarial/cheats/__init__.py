@@ -4,7 +4,7 @@ A row says which gate has to catch it.
 
 from __future__ import annotations
 
-from cheats import behaviour, gpu, memory, numerics, training
+from cheats import behaviour, gpu, memory, numerics, selective, training
 from cheats.common import Row
 
 ROWS: tuple[Row, ...] = (
@@ -12,6 +12,7 @@ ROWS: tuple[Row, ...] = (
     *numerics.ROWS,
     *behaviour.ROWS,
     *training.ROWS,
+    *selective.ROWS,
     *gpu.ROWS,
 )
 
