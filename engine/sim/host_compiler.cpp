@@ -55,17 +55,13 @@ Sanitizers parse_options(const std::vector<std::string>& options) {
 /// runtime switches stacks, which a shadow stack forbids.
 std::vector<std::string> fixed_options() {
   return {
-      "-std=c++17",
-      "-O1",
-      "-g1",        // Functions and lines, also of what was inlined,
-      "-gdwarf-4",  // with the right file: binutils 2.40 takes another one out of version 5.
-      "-fno-omit-frame-pointer",
-      "-ffp-contract=off",
-      "-fno-strict-aliasing",
-      "-fno-pie",
-      "-Wno-attributes",
+    "-std=c++17", "-O1",
+        "-g1",        // Functions and lines, also of what was inlined,
+        "-gdwarf-4",  // with the right file: binutils 2.40 takes another one out of version 5.
+        "-fno-omit-frame-pointer", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-pie",
+        "-Wno-attributes",
 #if defined(__x86_64__)
-      "-fcf-protection=none",
+        "-fcf-protection=none",
 #endif
   };
 }

@@ -264,14 +264,22 @@ T max(T a, typename ::tf::detail::Itself<T>::type b) {
   return a < b ? b : a;
 }
 
-#define TF_SIM_VECTORS(T, name)                                                      \
-  struct name##1 { T x; };                                                           \
-  struct alignas(2 * sizeof(T)) name##2 { T x, y; };                                 \
-  struct name##3 { T x, y, z; };                                                     \
-  struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) name##4 { T x, y, z, w; }; \
-  inline name##1 make_##name##1(T x) { return {x}; }                                 \
-  inline name##2 make_##name##2(T x, T y) { return {x, y}; }                         \
-  inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                 \
+#define TF_SIM_VECTORS(T, name)                                      \
+  struct name##1 {                                                   \
+    T x;                                                             \
+  };                                                                 \
+  struct alignas(2 * sizeof(T)) name##2 {                            \
+    T x, y;                                                          \
+  };                                                                 \
+  struct name##3 {                                                   \
+    T x, y, z;                                                       \
+  };                                                                 \
+  struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) name##4 {  \
+    T x, y, z, w;                                                    \
+  };                                                                 \
+  inline name##1 make_##name##1(T x) { return {x}; }                 \
+  inline name##2 make_##name##2(T x, T y) { return {x, y}; }         \
+  inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; } \
   inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 TF_SIM_VECTORS(signed char, char)
 TF_SIM_VECTORS(unsigned char, uchar)

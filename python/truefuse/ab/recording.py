@@ -48,13 +48,18 @@ class Recording:
             self.passes.append([])
         output = asdict(served.output)
         tokens = None if served.output.tokens is None else list(served.output.tokens)
-        times = {"times": served.times, "total": served.total}
+        times = {"times": served.times, "total": served.total, "model": served.model}
         self.passes[-1].append({**output, "tokens": tokens, **times})
 
     def played(self) -> list[Pass]:
         """The passes that are whole."""
         whole = [one for one in self.passes if len(one) == len(self.names)]
         return [Pass([_played(entry) for entry in one], self.hits, None) for one in whole]
+
+    def models(self) -> list[str]:
+        """Who the answers say they are from."""
+        answers = [entry for one in self.passes for entry in one if not entry["error"]]
+        return sorted({entry.get("model") or "not given" for entry in answers})
 
     def save(self, path: Path) -> None:
         data = {"kind": KIND, "schema_version": SCHEMA_VERSION, **asdict(self)}
@@ -102,7 +107,7 @@ def _wrong(one: Recording) -> str | None:
     if not all(type(number) is int for found in numbers for number in found):
         return "count or seed"
     for entry in (entry for answers in one.passes for entry in answers):
-        optional = (entry["text"], entry["stop"], entry["error"])
+        optional = (entry["text"], entry["stop"], entry["error"], entry.get("model"))
         if not all(value is None or isinstance(value, str) for value in optional):
             return "text"
         counts = (entry["count"], *(entry["tokens"] or ()))
