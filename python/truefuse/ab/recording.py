@@ -79,7 +79,7 @@ def load(path: Path) -> Recording:
     """Raises BadRecording with a sentence."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadRecording(f"{path}: {error}. Record it with truefuse ab record") from error
     if not isinstance(data, dict) or data.pop("kind", None) != KIND:
         raise BadRecording(f"{path} is no recording of truefuse ab record")
@@ -131,7 +131,7 @@ def read_prompts(path: Path, max_tokens: int) -> list[dict[str, Any]]:
         try:
             entry = json.loads(line)
             asked = {key: entry[key] for key in ("prompt", "messages") if key in entry}
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise BadRecording(
                 f"--prompts {path}, line {number}: no JSON object: {error}"
             ) from error
@@ -171,7 +171,7 @@ def read_hits(source: str) -> dict[str, int]:
         else:
             data = json.loads(Path(source).read_text(encoding="utf-8"))
         return {str(name): int(count) for name, count in data.items()}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise BadRecording(
             f"--hits {source}: {error}. It must hold a JSON object of counts"
         ) from error

@@ -351,9 +351,10 @@ def test_the_command_line_says_what_is_wrong(tmp_path):
     found = invoke(*options(url, tmp_path, "none", "a.json"))
     assert found.exit_code == 3 and "nobody answers" in found.output
     bad = tmp_path / "bad.json"
-    bad.write_text("{}")
-    found = invoke("compare", bad, bad, bad, bad)
-    assert found.exit_code == 2 and "no recording" in found.output
+    for text, words in (("{}", "no recording"), ("[" * 100_000, "Record it with")):
+        bad.write_text(text)
+        found = invoke("compare", bad, bad, bad, bad)
+        assert found.exit_code == 2 and words in found.output
     with serving(Behaviour("cut")) as url:
         found = invoke(*options(url, tmp_path, "none", "a.json"))
     assert found.exit_code == 3 and "6 failed" in found.output and "cut off" in found.output
