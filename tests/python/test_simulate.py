@@ -125,6 +125,31 @@ def test_lanes_names_the_elements_and_the_bytes_of_each_access():
     assert "lanes 0…63: x[0, 0…7] in the first, x[0, 504…511] in the last, 16 bytes apart" in text
 
 
+def test_lanes_names_elements_in_the_layout_of_the_call():
+    case = cases.load("gdn_decode")
+    texts = []
+    for mode in case.modes[:2]:  # Interleaved by key head, then flat.
+        [(call, groups)] = lanes.trace(case, (1, 2, 2, 16, 16), torch.float32, mode, "sim:wave64")
+        read = [group for group in groups if group.tensor == "qkvz" and not group.writes]
+        seen = set()
+        for access in (access for group in read for access in group.accesses):
+            offset = (access.address - call["tensors"]["qkvz"].data_ptr()) // 4
+            seen.add(call["layouts"]["qkvz"].element_at(offset).segment)
+        assert seen <= set("qkvz") and "q" in seen
+        texts.append("\n".join(lanes.lines_of(call, groups, 64)))
+    # Head 1's query is behind the whole head 0 in the one row, and behind its query in the other.
+    assert all("qkvz[0, q H=0 K=0" in text for text in texts)
+    interleaved, flat = (call_layout(case, mode) for mode in case.modes[:2])
+    assert lanes.stretch(interleaved, 96, 99) == lanes.stretch(flat, 16, 19) == "q H=1 K=0…3"
+    assert lanes.stretch(flat, 31, 32) == "q H=1 K=15 … k H=0 K=0"
+    assert lanes.stretch(flat, 64, 64) == "v H=0 G=0 V=0"
+
+
+def call_layout(case, mode):
+    sizes = {"num_k_heads": 2, "num_v_heads": 4, "head_k_dim": 16, "head_v_dim": 16}
+    return case.layouts_of(sizes, mode)["qkvz"]
+
+
 def test_an_element_is_found_through_any_strides():
     whole = torch.zeros(4, 6, 8)
     view = whole.transpose(0, 1)[1:, ::2, 2:]
