@@ -116,6 +116,9 @@ def sim(
                 if found["fault"]:
                     screen.line(f"{label}: {found['fault']['text']}", "bold red")
                     faults += 1
+                    if found["fault"]["kind"] == "time_limit":
+                        screen.line("The other runs would take as long, and are left out.")
+                        raise typer.Exit(1)
                     continue
                 written = {n: v[0] for n, v in enumerate(values, 1) if v[1]}
                 first = first or written

@@ -268,6 +268,14 @@ def test_a_sum_that_depends_on_the_order_is_said_with_how_far(tmp_path):
     assert code == 0
 
 
+def test_a_kernel_that_does_not_end_is_run_once(tmp_path, monkeypatch):
+    fault = {"kind": "time_limit", "text": "stopped"}
+    runs = []
+    monkeypatch.setattr(simulate, "run_kernel", lambda *_: runs.append(1) or {"fault": fault})
+    code, said = sim(tmp_path, "__global__ void k(float* y) {}", "--arg", "out:f32[1]")
+    assert code == 1 and "stopped" in said and "left out" in said and len(runs) == 1
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

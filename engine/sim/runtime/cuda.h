@@ -64,6 +64,11 @@ typedef __PTRDIFF_TYPE__ ptrdiff_t;
 #define __threadfence_block() ::tf::device_fence()
 #define __threadfence_system() ::tf::device_fence()
 
+struct dim3 {
+  unsigned int x, y, z;
+  constexpr dim3(unsigned int x = 1, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {}
+};
+
 namespace tf_sim {
 
 /// The block's array for the __shared__ variable that `Tag` stands for.
