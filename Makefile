@@ -4,6 +4,7 @@
 #   make check                 the main job
 #   make test                  all tests that need no GPU
 #   make simulate              every operator on the simulated devices: minutes of compiling
+#   make targets               every kernel for every target, without a device
 #   make check PYTHON=...      start from that Python; its torch is used as it is
 #   make test TORCH=2.5.1      with that PyTorch, in a virtual environment of its own
 #   make build CXX=g++-11      with that compiler
@@ -15,7 +16,7 @@ CXX := g++
 endif
 export CXX TORCH ARGS
 
-TARGETS := check build test simulate sanitize fuzz compilers kit gpu lint format clean
+TARGETS := check build test simulate targets sanitize fuzz compilers kit gpu lint format clean
 .PHONY: $(TARGETS)
 .DEFAULT_GOAL := check
 

@@ -169,6 +169,17 @@ def simulate() -> int:
     return run_pytest(chosen, variables, "tests/python/test_simulate_operators.py", *arguments())
 
 
+def targets() -> int:
+    """Every kernel, dtype and variant for every target of docs/targets.md, without a device; newer AMD
+    chips too where clang-19 and lld-19 are installed. Some ten minutes."""
+    chosen = select()
+    install_compilers()
+    chosen.add("cli", "test")
+    add_nvrtc(chosen)
+    variables = chosen.variables(Build(chosen).make()) | {"TRUEFUSE_FULL": "1"}
+    return run_pytest(chosen, variables, "tests/python/test_compile_table.py", *arguments())
+
+
 def run_pytest(chosen: Environment, variables: dict[str, str], *given: str) -> int:
     """On every core: much of it waits for compilers and processes."""
     command = [chosen.python, "-m", "pytest", "--numprocesses", str(jobs()), *given]
@@ -295,8 +306,8 @@ def arguments() -> list[str]:
 
 
 TARGETS = {
-    "build": build, "check": check, "test": test, "simulate": simulate, "sanitize": sanitize, "fuzz": fuzz,
-    "compilers": compilers,
+    "build": build, "check": check, "test": test, "simulate": simulate, "targets": targets,
+    "sanitize": sanitize, "fuzz": fuzz, "compilers": compilers,
     "kit": kit, "gpu": gpu, "paths": paths, "lint": lint, "format": format_sources, "clean": clean,
 }  # fmt: skip
 

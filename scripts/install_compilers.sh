@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what only tests need from Debian or Ubuntu: GoogleTest, the HIP compilers (hipcc and
-# hipRTC, which also compile without an AMD device) and, with CI=true, g++-11. As root it installs;
+# hipRTC, which also compile without an AMD device) and, with CI=true, g++-11 and clang-19. As root it installs;
 # otherwise it prints the command. A package that this release does not have is named and left out.
 set -euo pipefail
 
@@ -10,6 +10,7 @@ missing=()
 command -v hipcc > /dev/null || [[ -e /opt/rocm || -e /opt/dtk ]] ||
   missing+=(hipcc libamdhip64-dev rocm-device-libs)
 [[ ${CI:-} != true ]] || command -v g++-11 > /dev/null || missing+=(g++-11)
+[[ ${CI:-} != true ]] || command -v clang-19 > /dev/null || missing+=(clang-19 lld-19)
 if ((${#missing[@]} == 0)); then exit 0; fi
 
 if ! command -v apt-get > /dev/null; then

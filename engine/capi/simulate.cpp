@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <sstream>
 #include <string>
@@ -8,6 +9,7 @@
 #include <truefuse/capi/simulate.h>
 #include <truefuse/contract/check.h>
 #include <truefuse/core/error.h>
+#include <truefuse/jit/include_scanner.h>
 #include <truefuse/jit/source.h>
 #include <truefuse/sim/call.h>
 #include <truefuse/sim/embedded.h>
@@ -165,6 +167,22 @@ void write(JsonWriter& json, const sim::SimOutcome& outcome) {
   json.end_object();
 }
 
+/// The user's file as it is, so that lines are those of the file; in CUDA's and HIP's language,
+/// behind what gives that language.
+jit::Source kernel_source(const std::string& name, const std::string& text) {
+  jit::Source source{name, device_files()};
+  for (const auto& [file, contents] : sim_runtime_files()) source.files.emplace(file, contents);
+  source.files[name] = text;
+  const auto references = jit::scan_includes(name, text);
+  const bool is_own = std::any_of(references.begin(), references.end(),
+                                  [](const auto& r) { return r.name == "truefuse/device.h"; });
+  if (!is_own) {
+    source.name = "truefuse_sim_kernel.hip";
+    source.files[source.name] = "#include \"truefuse/sim/cuda.h\"\n#include \"" + name + "\"\n";
+  }
+  return source;
+}
+
 }  // namespace
 }  // namespace truefuse::capi
 
@@ -233,9 +251,7 @@ char* truefuse_sim_kernel(const char* name, const char* text, const char* kernel
                           const truefuse_sim_device* given_device) {
   return capi::answer([&](JsonWriter& json) {
     const sim::SimDevice device = capi::device_of(*given_device);
-    jit::Source source{name, device_files()};
-    for (const auto& [file, contents] : sim_runtime_files()) source.files.emplace(file, contents);
-    source.files[name] = text;
+    jit::Source source = capi::kernel_source(name, text);
     Launch launch;
     launch.kernel = kernel;
     launch.grid = {shape[0], shape[1], shape[2]};

@@ -46,8 +46,8 @@ TRUEFUSE_EXPORT char* truefuse_sim_call(const char* op, const truefuse_argument*
 TRUEFUSE_EXPORT char* truefuse_sim_prepare(const char* op, const truefuse_sim_device* device,
                                            int jobs);
 
-/// Runs one kernel of a source of its own, which may include "truefuse/device.h", or
-/// "truefuse/sim/cuda.h" for the dialect of CUDA and HIP. `name` is the source's name in reports,
+/// Runs one kernel of a source of its own, which includes "truefuse/device.h" or is in the dialect
+/// of CUDA and HIP that "truefuse/sim/cuda.h" gives. `name` is the source's name in reports,
 /// `shape` the grid and the block. An argument is a tensor (`whole` says whether it is written;
 /// contiguous), or a number or an integer whose `string` is its dtype.
 /// {fault: null or {kind, text, file, line, other_line, message}, lane_switches}

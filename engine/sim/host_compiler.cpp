@@ -51,6 +51,21 @@ Sanitizers parse_options(const std::vector<std::string>& options) {
   return result;
 }
 
+/// The addresses in a report are looked up in the file: no position-independent executable. The
+/// runtime switches stacks, which a shadow stack forbids.
+std::vector<std::string> fixed_options() {
+  return {
+    "-std=c++17", "-O1",
+        "-g1",        // Functions and lines, also of what was inlined,
+        "-gdwarf-4",  // with the right file: binutils 2.40 takes another one out of version 5.
+        "-fno-omit-frame-pointer", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-pie",
+        "-Wno-attributes",
+#if defined(__x86_64__)
+        "-fcf-protection=none",
+#endif
+  };
+}
+
 void append(std::vector<std::string>& list, const std::vector<std::string>& more) {
   list.insert(list.end(), more.begin(), more.end());
 }
@@ -85,6 +100,7 @@ std::vector<std::pair<std::string, std::string>> HostCompiler::identity() const 
     runtime += name + "\n" + std::to_string(text.size()) + "\n" + text;
   }
   parts.emplace_back("simulator runtime", jit::sha256_hex(runtime));
+  parts.emplace_back("arguments", jit::joined(fixed_options()));
   return parts;
 }
 
@@ -126,19 +142,7 @@ jit::CodeObject HostCompiler::compile(const jit::Program& program, std::string_v
   const Sanitizers sanitizers = parse_options(options);
   const int wave = wave_of(arch);
 
-  // The addresses in a report are looked up in the file: no position-independent executable. The
-  // runtime switches stacks, which a shadow stack forbids.
-  std::vector<std::string> common = {"-std=c++17",
-                                     "-O1",
-                                     "-g1",  // Functions and lines, also of what was inlined.
-                                     "-fno-omit-frame-pointer",
-                                     "-ffp-contract=off",
-                                     "-fno-strict-aliasing",
-                                     "-fno-pie",
-                                     "-Wno-attributes"};
-#if defined(__x86_64__)
-  common.push_back("-fcf-protection=none");
-#endif
+  std::vector<std::string> common = fixed_options();
   append(common, sanitizers.definitions);
   if (sanitizers.address) common.push_back("-fsanitize=address");
   std::vector<std::string> of_runtime = common;

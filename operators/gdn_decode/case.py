@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from truefuse.case import Case, Inputs, Mode, Size, Tolerance, beside
+from truefuse.layouts import BoundLayout, layout
 
 TAPS = 4
 TENSORS = ("qkvz", "ba", "conv_state", "state", "conv_weight", "conv_bias", "A_log", "dt_bias",
@@ -242,6 +243,12 @@ def other_rows(name: str) -> Any:
     return fault
 
 
+def layouts_of(inputs: Inputs, mode: Mode) -> dict[str, BoundLayout]:
+    heads, values = inputs["num_k_heads"], inputs["num_v_heads"]
+    sizes = {"H": heads, "G": values // heads, "K": inputs["head_k_dim"], "V": inputs["head_v_dim"]}
+    return {name: layout(mode[f"{name}_layout"]).bind(**sizes) for name in ("qkvz", "ba")}
+
+
 SMALL, SINGLE, CORE = (2, 3, 16, 16), (2, 1, 24, 8), (1, 2, 8, 20)  # H, G, K, V
 MODEL = (16, 3, 128, 128)
 
@@ -261,6 +268,7 @@ case = Case(
         {**ROWS["flat"], "rounding": "transformers"},
     ),
     mutates=("conv_state", "state"),
+    layouts_of=layouts_of,
     dtypes=(torch.bfloat16, torch.float32, torch.float16),
     kinds=("plain", "core", "slow", "half state"),
     faults={

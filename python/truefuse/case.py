@@ -71,6 +71,8 @@ class Case:
     mutates: tuple[str, ...] = ()  # names of the inputs that are changed in place
     # Input -> who its elements are (truefuse.layout("...").bind(...)): drawn in the report.
     layouts: Mapping[str, BoundLayout] = field(default_factory=dict)
+    # (inputs, mode) -> the same, where it depends on the call: `truefuse lanes` names elements by it.
+    layouts_of: Callable[[Inputs, Mode], Mapping[str, BoundLayout]] | None = None
     # Kinds whose inputs leave no rounding before the function itself: here the candidate may be no
     # worse than eager in any binade (or 2 ulp where eager does better).
     strict_kinds: Sequence[str] = ()

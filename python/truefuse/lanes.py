@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from truefuse.case import Case
+from truefuse.layouts import BoundLayout, Element
 from truefuse.simulate import Device, Simulated
 
 
@@ -40,7 +41,8 @@ def trace(case: Case, size: tuple[int, ...], dtype: torch.dtype, mode: dict[str,
     inputs = case.make_inputs(size, dtype, torch.device("cpu"), generator, case.kinds[0])
     with torch.no_grad(), Simulated(Device(arch, sanitizers=("none",), trace=True)) as simulated:
         case.candidate(*inputs.values(), **mode)
-    return [(call, groups_of(call)) for call in simulated.calls]
+    layouts = case.layouts_of(inputs, mode) if case.layouts_of else case.layouts
+    return [({**call, "layouts": layouts}, groups_of(call)) for call in simulated.calls]
 
 
 def groups_of(call: dict[str, Any]) -> list[Group]:
@@ -79,19 +81,40 @@ def index_of(tensor: Tensor, address: int) -> tuple[int, ...] | None:
     return tuple(index) if offset == 0 else None
 
 
-def elements(name: str, tensor: Tensor | None, address: int, size: int) -> str:
-    """ "x[0, 8…15]": what an access of `size` bytes moves."""
+def elements(
+    name: str, tensor: Tensor | None, address: int, size: int, layout: BoundLayout | None = None
+) -> str:
+    """ "x[0, 8…15]": what an access of `size` bytes moves. With a layout of the last dimension
+    "x[0, q H=1 K=8…15]"."""
     if tensor is None:
         return name
     first = index_of(tensor, address)
     last = index_of(tensor, address + size - tensor.element_size())
     if first is None or last is None:
         return f"{name}[between elements]"
+    if layout and first[:-1] == last[:-1] and tensor.shape[-1:] == (layout.size,):
+        head = "".join(f"{i}, " for i in first[:-1])
+        return f"{name}[{head}{stretch(layout, first[-1], last[-1])}]"
     if first[:-1] == last[:-1] and first[-1:] != last[-1:]:
         head = "".join(f"{i}, " for i in first[:-1])
         return f"{name}[{head}{first[-1]}…{last[-1]}]"
     text = ", ".join(map(str, first))
     return f"{name}[{text}]" + (f" … [{', '.join(map(str, last))}]" if first != last else "")
+
+
+def stretch(layout: BoundLayout, first: int, last: int) -> str:
+    """ "q H=1 K=8…15": who the elements at two offsets are, and those between them."""
+    axes = {one["name"]: [axis["name"] for axis in one["axes"]] for one in layout.segments}
+    one, other = layout.element_at(first), layout.element_at(last)
+    alike = one.segment == other.segment and one.index[:-1] == other.index[:-1]
+
+    def said(element: Element, until: str = "") -> str:
+        words = [f"{a}={i}" for a, i in zip(axes[element.segment], element.index, strict=True)]
+        return " ".join([element.segment, *words]) + until
+
+    if first == last or not alike:
+        return said(one) + ("" if first == last else f" … {said(other)}")
+    return said(one, f"…{other.index[-1]}")
 
 
 def waves(group: Group, wave: int) -> dict[tuple[int, int], list[Access]]:
@@ -114,12 +137,19 @@ def lines_of(call: dict[str, Any], groups: list[Group], wave: int) -> list[str]:
             f"{len(group.accesses)} accesses of {group.bytes} bytes by {len(by_wave)} waves"
         )
         (block, number), first = next(iter(by_wave.items()))
-        for text in runs(first, group, tensor, wave):
+        layout = call.get("layouts", {}).get(group.tensor)
+        for text in runs(first, group, tensor, wave, layout):
             lines.append(f"  block {block} wave {number} {text}")
     return lines
 
 
-def runs(accesses: list[Access], group: Group, tensor: Tensor | None, wave: int) -> list[str]:
+def runs(
+    accesses: list[Access],
+    group: Group,
+    tensor: Tensor | None,
+    wave: int,
+    layout: BoundLayout | None = None,
+) -> list[str]:
     """ "lane 0…31: x[0, 0…7], then 16 bytes further per lane": consecutive lanes with one stride."""
     by_lane: dict[int, list[int]] = defaultdict(list)
     for access in accesses:
@@ -136,12 +166,14 @@ def runs(accesses: list[Access], group: Group, tensor: Tensor | None, wave: int)
                 break
             end, step = end + 1, change
         addresses = by_lane[lanes[begin]]
-        text = ", ".join(elements(group.tensor, tensor, a, group.bytes) for a in addresses[:4])
+        text = ", ".join(
+            elements(group.tensor, tensor, a, group.bytes, layout) for a in addresses[:4]
+        )
         text += f", and {len(addresses) - 4} more" if len(addresses) > 4 else ""
         if end == begin:
             found.append(f"lane {lanes[begin]}: {text}")
         else:
-            last = elements(group.tensor, tensor, by_lane[lanes[end]][0], group.bytes)
+            last = elements(group.tensor, tensor, by_lane[lanes[end]][0], group.bytes, layout)
             found.append(
                 f"lanes {lanes[begin]}…{lanes[end]}: {text} in the first, {last} in the last, "
                 f"{step} bytes apart"

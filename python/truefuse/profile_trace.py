@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -64,7 +65,7 @@ def read(path: Path) -> Profile:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8", errors="replace") as file:
             data = json.load(file)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, RecursionError, zlib.error) as error:
         raise BadTrace(f"{path}: {error}. A trace is JSON, or JSON compressed by gzip") from error
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
@@ -76,9 +77,11 @@ def read(path: Path) -> Profile:
 
 
 def _timed(event: dict[str, Any]) -> bool:
-    return all(isinstance(event.get(key), (int, float, str)) for key in ("ts", "dur")) and (
-        _number(event["ts"]) is not None and _number(event["dur"]) is not None
+    begin, length = (
+        _number(event[key]) if isinstance(event.get(key), (int, float, str)) else None
+        for key in ("ts", "dur")
     )
+    return begin is not None and length is not None and length >= 0
 
 
 def _number(text: Any) -> float | None:

@@ -25,7 +25,7 @@ def read(path: Path) -> dict[str, Any]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Unreadable(f"{path} is no JSON: {error}.") from error
     if not isinstance(data, dict) or not {"gates", "verdict", "environment"} <= data.keys():
         raise Unreadable(f"{path} is no report of `truefuse check`.")

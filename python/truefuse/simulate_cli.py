@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -92,13 +93,14 @@ def sim(
         raise Refusal(
             f"{file.name} has {len(names)} kernels; choose with --kernel: {', '.join(names)}."
         )
+    _check_types(simulate_dialect.parameters(text, kernel or names[0]), arg or [])
     archs = [device] if device else list(simulate.ARCHS)
     for one in archs:
         _check_device(one)
     screen, faults = Screen(), 0
     shape = (_three(grid), _three(block))
     for arch in archs:
-        first: list[torch.Tensor] = []
+        first: dict[int, torch.Tensor] = {}
         for sanitizers in (("address", "undefined"), ("race",)):
             for order in simulate.ORDERS:
                 values = [_value(spec, seed) for spec in arg or []]
@@ -114,16 +116,36 @@ def sim(
                 if found["fault"]:
                     screen.line(f"{label}: {found['fault']['text']}", "bold red")
                     faults += 1
+                    if found["fault"]["kind"] == "time_limit":
+                        screen.line("The other runs would take as long, and are left out.")
+                        raise typer.Exit(1)
                     continue
-                bits = [v[0].contiguous().view(-1).view(torch.uint8) for v in values if v[1]]
-                first = first or bits
-                if not all(map(torch.equal, first, bits)):
-                    screen.line(f"{label}: other results than in the first order", "bold red")
-                    faults += 1
+                written = {n: v[0] for n, v in enumerate(values, 1) if v[1]}
+                first = first or written
+                for number, value in written.items():
+                    if apart := _apart(first[number], value):
+                        screen.line(f"{label}: argument {number} {apart}", "bold red")
+                        faults += 1
     if not faults:
         runs = len(archs) * 2 * len(simulate.ORDERS)
         screen.line(f"{kernel or names[0]}: nothing found in {runs} runs ({', '.join(archs)})")
     raise typer.Exit(1 if faults else 0)
+
+
+def _apart(first: torch.Tensor, other: torch.Tensor) -> str:
+    """How the results of two orders differ; empty if their bits are equal."""
+    bits = [value.view(-1).view(torch.uint8) for value in (first, other)]
+    if torch.equal(*bits):
+        return ""
+    one, two = first.view(-1).double(), other.view(-1).double()
+    unequal = (one != two) & ~(one.isnan() & two.isnan())
+    if not unequal.any():
+        return "depends on the order of lanes and blocks: other bits of zeros or NaN"
+    apart = (one - two).abs()[unequal].nan_to_num(nan=math.inf)
+    return (
+        f"depends on the order of lanes and blocks: {int(unequal.sum())} of {one.numel()} elements "
+        f"differ from the first order's, by {float(apart.max()):.2g} at most"
+    )
 
 
 def _check_device(device: str) -> None:
@@ -150,6 +172,18 @@ def _three(text: str) -> tuple[int, ...]:
     if len(extents) > 3:
         raise Refusal(f"'{text}' has more than three dimensions.")
     return (*extents, 1, 1)[:3]
+
+
+def _check_types(parameters: list[tuple[str, str, bool]], given: list[str]) -> None:
+    """Bytes of another type would be computed with as if they were of this one."""
+    for number, ((written, dtype, pointer), spec) in enumerate(
+        zip(parameters, given, strict=False), 1
+    ):
+        found = spec.rpartition(":")[2].partition("[" if pointer else "=")
+        if pointer and not found[1]:
+            raise Refusal(f"parameter {number} is `{written}`, a pointer; --arg '{spec}' is none.")
+        if dtype and found[1] and found[0] != dtype:
+            raise Refusal(f"parameter {number} is `{written}`; --arg '{spec}' is no {dtype}.")
 
 
 def _value(spec: str, seed: int) -> tuple[Any, bool, str]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +19,10 @@ from truefuse import _native, compile_table
 from truefuse.cli import app
 
 ALWAYS = ("gfx906", "sm_90a")
+FULL = os.environ.get("TRUEFUSE_FULL") == "1"
+# Newer than the ROCm that a distribution has: clang in hipcc's place.
+BY_CLANG = ("gfx942", "gfx1100")
+CLANG = Path(__file__).parents[2] / "scripts" / "hipcc_clang.sh"
 GOOD = {
     "arch": "gfx906", "operator": "op", "label": "f32 vector", "compiler": "hipRTC",
     "target": "gfx906", "registers": 20, "shared_bytes": 64, "scratch_bytes": 0, "spills": 0,
@@ -56,10 +65,8 @@ def test_what_an_object_does_not_say_breaks_no_rule():
 
 @pytest.mark.parametrize("arch", compile_table.TARGETS)
 def test_every_kernel_keeps_the_rules(arch):
-    if arch not in ALWAYS and os.environ.get("TRUEFUSE_FULL") != "1":
-        pytest.skip(
-            f"a minute and a half for each target; TRUEFUSE_FULL=1 takes all, else {ALWAYS}"
-        )
+    if arch not in ALWAYS and not FULL:
+        pytest.skip(f"a minute and a half for each target; `make targets` takes all, else {ALWAYS}")
     if refusal := _native.refusal(arch):
         pytest.skip(refusal)
     rows = compile_table.compile_all(arch)
@@ -67,6 +74,27 @@ def test_every_kernel_keeps_the_rules(arch):
     is_for = [not v["only_for"] or arch.startswith(tuple(v["only_for"])) for v in variants]
     assert len(rows) == sum(is_for)
     assert compile_table.complaints(rows) == []
+
+
+@pytest.mark.parametrize("arch", BY_CLANG)
+def test_every_kernel_keeps_the_rules_on_newer_chips(arch):
+    if not FULL:
+        pytest.skip("minutes for each target; `make targets` takes them")
+    if not (shutil.which("clang-19") and shutil.which("ld.lld-19")):
+        pytest.skip("needs clang-19 and lld-19")
+    # The compilers of a process are found once.
+    command = [sys.executable, "-m", "truefuse", "compile", "--all", "--table", "--json"]
+    found = subprocess.run(
+        [*command, "--arch", arch],
+        env={**os.environ, "TRUEFUSE_HIPCC": str(CLANG), "TRUEFUSE_RTC": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout, found.stderr
+    answer = json.loads(found.stdout)
+    assert answer["complaints"] == []
+    assert {row["compiler"] for row in answer["rows"]} == {"hipcc"}
+    assert {row["wave"] for row in answer["rows"]} == {compile_table.wave_of(arch)}
 
 
 def test_the_page_has_a_line_per_operator_and_target():

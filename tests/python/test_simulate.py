@@ -125,6 +125,31 @@ def test_lanes_names_the_elements_and_the_bytes_of_each_access():
     assert "lanes 0…63: x[0, 0…7] in the first, x[0, 504…511] in the last, 16 bytes apart" in text
 
 
+def test_lanes_names_elements_in_the_layout_of_the_call():
+    case = cases.load("gdn_decode")
+    texts = []
+    for mode in case.modes[:2]:  # Interleaved by key head, then flat.
+        [(call, groups)] = lanes.trace(case, (1, 2, 2, 16, 16), torch.float32, mode, "sim:wave64")
+        read = [group for group in groups if group.tensor == "qkvz" and not group.writes]
+        seen = set()
+        for access in (access for group in read for access in group.accesses):
+            offset = (access.address - call["tensors"]["qkvz"].data_ptr()) // 4
+            seen.add(call["layouts"]["qkvz"].element_at(offset).segment)
+        assert seen <= set("qkvz") and "q" in seen
+        texts.append("\n".join(lanes.lines_of(call, groups, 64)))
+    # Head 1's query is behind the whole head 0 in the one row, and behind its query in the other.
+    assert all("qkvz[0, q H=0 K=0" in text for text in texts)
+    interleaved, flat = (call_layout(case, mode) for mode in case.modes[:2])
+    assert lanes.stretch(interleaved, 96, 99) == lanes.stretch(flat, 16, 19) == "q H=1 K=0…3"
+    assert lanes.stretch(flat, 31, 32) == "q H=1 K=15 … k H=0 K=0"
+    assert lanes.stretch(flat, 64, 64) == "v H=0 G=0 V=0"
+
+
+def call_layout(case, mode):
+    sizes = {"num_k_heads": 2, "num_v_heads": 4, "head_k_dim": 16, "head_v_dim": 16}
+    return case.layouts_of(sizes, mode)["qkvz"]
+
+
 def test_an_element_is_found_through_any_strides():
     whole = torch.zeros(4, 6, 8)
     view = whole.transpose(0, 1)[1:, ::2, 2:]
@@ -156,9 +181,108 @@ def test_a_cuda_file_computes_what_it_says(tmp_path):
     assert found["fault"] is None and torch.equal(y, 2 * x.view(2, 64).sum(1))
 
 
+SAMPLE = """// As samples are often written: a blank line, then
+
+#include <hip/hip_runtime.h>
+#include <stdint.h>
+#define BLOCK 64
+
+__constant__ float weights[2] = {2.0f, 3.0f};
+extern __shared__ float staged[];
+__device__ unsigned int ticket = 0;
+
+static __device__ __forceinline__ float into(volatile float* s, int i) {
+  return s[i] + s[i ^ 1];
+}
+__launch_bounds__(BLOCK, 2) static __global__ void
+    sample(const uchar4* __restrict__ x,
+           float* y, uint32_t* turns) {
+  __shared__ float by_two[BLOCK],
+      sums[2];
+  const int t = hipThreadIdx_x;
+  const uchar4 c = x[t];
+  staged[t] = weights[0] * c.x + weights[1] * c.w;
+  SYNC
+  by_two[t] = into(staged, t);
+  if (t % 32 == 0) sums[t / 32] = make_float3(1, 2, 3).z;
+  __syncthreads();
+  y[t] = by_two[BLOCK - 1 - t] + sums[1];
+  if (t < 5) turns[atomicInc(&ticket, 9u)] = 1u;
+}
+"""
+SAMPLE_ARGUMENTS = ["--arg", "u8[64x4]", "--arg", "out:f32[64]", "--arg", "out:i32[64]"]
+
+
+def test_a_sample_as_others_write_it_computes_what_it_says():
+    x = torch.arange(256, dtype=torch.uint8).view(64, 4)
+    y, turns = torch.zeros(64), torch.zeros(64, dtype=torch.int32)
+    source = simulate_dialect.translate("s.hip", SAMPLE.replace("SYNC", "__syncthreads();"))
+    arguments = [simulate.argument(v, written=v is not x) for v in (x, y, turns)]
+    shape = (1, 1, 1), (64, 1, 1)
+    device = simulate.Device("sim:wave64", ("race",), "interleaved")
+    found = simulate.run_kernel("s.hip", source, "sample", *shape, arguments, device, 256)
+    assert found["fault"] is None
+    staged = 2.0 * x[:, 0] + 3.0 * x[:, 3]
+    pairs = staged.view(32, 2).sum(1).repeat_interleave(2)
+    assert torch.equal(y, pairs.flip(0) + 3)
+    assert turns.tolist() == [1] * 5 + [0] * 59
+
+
+def sim(tmp_path, text, *arguments):
+    file = tmp_path / "mine.cu"
+    file.write_text(text)
+    found = CliRunner().invoke(app, ["sim", str(file), "--device", "sim:wave64", *arguments])
+    return found.exit_code, " ".join(found.output.split())
+
+
+def test_faults_in_inlined_functions_have_the_files_own_lines(tmp_path):
+    launch = ("--block", "64", "--shared", "256")
+    code, said = sim(tmp_path, SAMPLE.replace("SYNC", ""), *launch, *SAMPLE_ARGUMENTS)
+    assert code == 1 and "mine.cu:12: race" in said and "the other place is mine.cu:21" in said
+    code, said = sim(tmp_path, SAMPLE.replace("SYNC", "nothing();"), *launch, *SAMPLE_ARGUMENTS)
+    assert code == 2 and "mine.cu:22: error: 'nothing'" in said and "> 22 | nothing();" in said
+
+
+@pytest.mark.parametrize(
+    ("launch", "words"),
+    [
+        (["--block", "65", *SAMPLE_ARGUMENTS], "at most 64 threads per block; the launch has 65"),
+        (["--shared", "65500", *SAMPLE_ARGUMENTS], "64 lanes 65536 are the most"),
+        (["--arg", "u8[64x4]", "--arg", "f64[64]"], "`float* y`; --arg 'f64[64]' is no f32"),
+        (["--arg", "u8[64x4]", "--arg", "f32=1"], "`float* y`, a pointer; --arg 'f32=1' is none"),
+    ],
+)
+def test_launches_that_no_device_takes_and_values_of_another_type(tmp_path, launch, words):
+    text = SAMPLE.replace("SYNC", "__syncthreads();")
+    code, said = sim(tmp_path, text, *launch)
+    assert code == 2 and words in said
+
+
+def test_a_sum_that_depends_on_the_order_is_said_with_how_far(tmp_path):
+    text = """__global__ void sum(const float* x, float* y) { atomicAdd(y, x[threadIdx.x]); }"""
+    code, said = sim(tmp_path, text, "--arg", "f32[64]", "--arg", "out:f32[1]")
+    assert code == 1 and "argument 2 depends on the order of lanes and blocks: 1 of 1" in said
+    code, said = sim(
+        tmp_path, text.replace("float", "int"), "--arg", "i32[64]", "--arg", "out:i32[1]"
+    )
+    assert code == 0
+
+
+def test_a_kernel_that_does_not_end_is_run_once(tmp_path, monkeypatch):
+    fault = {"kind": "time_limit", "text": "stopped"}
+    runs = []
+    monkeypatch.setattr(simulate, "run_kernel", lambda *_: runs.append(1) or {"fault": fault})
+    code, said = sim(tmp_path, "__global__ void k(float* y) {}", "--arg", "out:f32[1]")
+    assert code == 1 and "stopped" in said and "left out" in said and len(runs) == 1
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
+        ("__constant__ float c[4];", "give it values where it is declared"),
+        ("__shared__ struct { int i; } s;", "a type that has a name"),
+        ("template <int N> __launch_bounds__(64) __global__ void k();", "no kernel templates"),
+        ("__global__ [[noreturn]] void k();", "without further attributes"),
         ("k<<<1, 2>>>(x);", "no launches"),
         ("template <int N> __global__ void k();", "no kernel templates"),
         ('printf("x");', "no printf"),

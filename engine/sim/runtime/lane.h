@@ -68,7 +68,7 @@ void vector_access(const volatile void* address, unsigned long alignment, unsign
                    bool writes, Site site);
 
 /// Ends the run: the kernel uses what the simulator does not have.
-void unsupported(const char* what);
+void unsupported(const char* what, Site site);
 
 /// A kernel of this executable, as the compiler's registration lists it.
 struct Kernel {

@@ -44,6 +44,17 @@ unsigned long long exchange(int kind, int width, unsigned long long bits, int op
 
 void block_barrier(Site site) { wait_for(Wait::barrier, site); }
 
+/// What one block can have: on AMD and DCU, and by request on NVIDIA since sm_90.
+inline void check_shared(u64 bytes) {
+  const u64 most = (wave == 64 ? 64 : 227) << 10;
+  if (bytes > most) {
+    refuse(
+        "a block with %llu bytes of shared memory cannot be launched; with waves of %d lanes %llu "
+        "are the most",
+        bytes, wave, most);
+  }
+}
+
 void* dynamic_shared() { return running()->owner->dynamic_region.begin; }
 
 void* static_shared(const void* identity, unsigned long size) {
@@ -54,6 +65,9 @@ void* static_shared(const void* identity, unsigned long size) {
   if (block.static_count == kMaxStaticShared) {
     refuse("the kernel declares more than %d shared arrays", kMaxStaticShared);
   }
+  u64 whole = size + control->shared_bytes;
+  for (int i = 0; i < block.static_count; ++i) whole += block.static_regions[i].size;
+  check_shared(whole);
   const int i = block.static_count++;
   block.identities[i] = identity;
   block.static_regions[i] = make_shared(size);
@@ -68,7 +82,7 @@ void vector_access(const volatile void* address, unsigned long alignment, unsign
   trace_vector(const_cast<const void*>(address), size, writes, site);
 }
 
-void unsupported(const char* what) { refuse("%s", what); }
+void unsupported(const char* what, Site site) { refuse("%s:%d: %s", site.file, site.line, what); }
 
 // --- faults that others find ---------------------------------------------------------------------
 
@@ -238,6 +252,7 @@ int main(int argc, char** argv) {
   find_kernel();
   make_buffers();
   make_arguments();
+  check_shared(control->shared_bytes);
   race_begin_buffers();
   trace_begin();
   run_grid();

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from itertools import chain
@@ -31,11 +34,12 @@ class BadAnswer(Exception):
 @dataclass
 class Served:
     """`times` are seconds from sending to each piece that brought something; empty if the answer came
-    as a whole."""
+    as a whole. `model` is the name that the answer gives."""
 
     output: Output
     times: list[float]
     total: float
+    model: str | None = None
 
 
 @dataclass
@@ -48,6 +52,7 @@ class Answer:
     tokens: list[int] | None = None
     count: int | None = None
     stop: str | None = None
+    model: str | None = None
 
     def add(self, data: dict[str, Any]) -> bool:
         """Takes a whole answer or a piece of one; True if it brought text, reasoning or a call."""
@@ -55,6 +60,7 @@ class Answer:
             raise BadAnswer(f"the server says: {_short(json.dumps(data['error']))}")
         if data.get("choices") is None:
             raise BadAnswer(f"no choices in the answer: {_short(json.dumps(data))}")
+        self.model = _of(data, "model", str) or self.model
         usage = _of(data, "usage", dict) or {}
         self.count = _of(usage, "completion_tokens", int) or self.count
         choices = _of(data, "choices", list)
@@ -101,10 +107,13 @@ class Endpoint:
     """`url` is the server's base, with or without /v1; `timeout` is for a whole request, in seconds."""
 
     def __init__(self, url: str, timeout: float) -> None:
-        parts = urlsplit(url if "//" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(url if "//" in url else f"http://{url}")
+            self.host, self.port, self.scheme = parts.hostname or "", parts.port, parts.scheme
+        except ValueError as error:
+            raise ValueError(f"--endpoint {url}: {error}") from error
+        if self.scheme not in ("http", "https") or not self.host:
             raise ValueError(f"--endpoint {url}: it must be http://HOST:PORT or https://HOST")
-        self.host, self.port, self.scheme = parts.hostname, parts.port, parts.scheme
         path = parts.path.rstrip("/")
         self.base = path.removesuffix("/v1")
         self.timeout = timeout
@@ -129,23 +138,27 @@ class Endpoint:
         begin = time.perf_counter()
         error = None
         connection = self._connect()
+        late = _Deadline(connection, self.timeout)
         try:
             response = self._send(connection, path, body)
             if body.get("stream"):
-                for data in _events(response, connection, begin + self.timeout):
+                for data in _events(response):
                     if answer.add(data):
                         times.append(time.perf_counter() - begin)
             else:
-                answer.add(_json(_all(response, connection, begin + self.timeout)))
-        except BadAnswer as bad:
-            error = str(bad)
-        except TimeoutError:
-            error = f"no complete answer within {self.timeout:g} s"
-        except (OSError, HTTPException) as broken:
-            error = f"the connection broke: {type(broken).__name__}: {broken}"
+                answer.add(_json(b"".join(_pieces(response))))
+        except (BadAnswer, OSError, HTTPException) as bad:
+            if late.passed or isinstance(bad, TimeoutError):
+                error = f"no complete answer within {self.timeout:g} s"
+            elif isinstance(bad, BadAnswer):
+                error = str(bad)
+            else:
+                error = f"the connection broke: {type(bad).__name__}: {bad}"
         finally:
+            late.cancel()
             connection.close()
-        return Served(answer.output(error), times, time.perf_counter() - begin)
+        total = time.perf_counter() - begin
+        return Served(answer.output(error), times, total, answer.model)
 
     def _connect(self) -> HTTPConnection:
         kind = HTTPSConnection if self.scheme == "https" else HTTPConnection
@@ -153,8 +166,9 @@ class Endpoint:
         try:
             connection.connect()
         except OSError as error:
+            host = f"[{self.host}]" if ":" in self.host else self.host
             raise Down(
-                f"nobody answers at {self.scheme}://{self.host}:{connection.port} ({error}). Start the "
+                f"nobody answers at {self.scheme}://{host}:{connection.port} ({error}). Start the "
                 "server, or correct --endpoint"
             ) from error
         return connection
@@ -166,10 +180,17 @@ class Endpoint:
         if response.status != 200:
             text = response.read(SHOWN).decode("utf-8", "replace")
             raise BadAnswer(f"HTTP {response.status} {response.reason}: {_short(text)}")
+        encoding = response.getheader("Content-Encoding", "identity")
+        if encoding.lower() != "identity":
+            raise BadAnswer(
+                f"the answer is compressed ({encoding}), which was not asked for: turn that off in the "
+                "server, or in the proxy in front of it"
+            )
         return response
 
     def _get(self, path: str) -> Any:
         connection = self._connect()
+        late = _Deadline(connection, self.timeout)
         try:
             connection.request("GET", self.base + path)
             response = connection.getresponse()
@@ -177,39 +198,46 @@ class Endpoint:
         except (OSError, HTTPException, ValueError, RecursionError):
             return None  # A server need not have the page.
         finally:
+            late.cancel()
             connection.close()
 
 
-def _pieces(response: HTTPResponse, connection: HTTPConnection, deadline: float) -> Iterator[bytes]:
-    """Bytes as they come. A server that drips does not hold us beyond the deadline."""
+class _Deadline:
+    """Ends a connection after so many seconds. A time limit of the socket would be one for each piece,
+    and a server that drips could hold us for ever."""
+
+    def __init__(self, connection: HTTPConnection, seconds: float) -> None:
+        self.passed = False
+        self._socket = connection.sock
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _end(self) -> None:
+        self.passed = True
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+
+def _pieces(response: HTTPResponse) -> Iterator[bytes]:
+    """Bytes as they come."""
     received = 0
-    while True:
-        left = deadline - time.perf_counter()
-        if left <= 0:
-            raise TimeoutError
-        if connection.sock is not None:
-            connection.sock.settimeout(left)
-        piece = response.read1(CHUNK)
-        if not piece:
-            if response.length:
-                raise BadAnswer(f"the answer is cut off: {response.length} bytes are missing")
-            return
+    while piece := response.read1(CHUNK):
         received += len(piece)
         if received > MOST_BYTES:
             raise BadAnswer(f"the answer is longer than {MOST_BYTES >> 20} MiB")
         yield piece
+    if response.length:
+        raise BadAnswer(f"the answer is cut off: {response.length} bytes are missing")
 
 
-def _all(response: HTTPResponse, connection: HTTPConnection, deadline: float) -> bytes:
-    return b"".join(_pieces(response, connection, deadline))
-
-
-def _events(
-    response: HTTPResponse, connection: HTTPConnection, deadline: float
-) -> Iterator[dict[str, Any]]:
+def _events(response: HTTPResponse) -> Iterator[dict[str, Any]]:
     """The data of server-sent events, up to [DONE]."""
     waiting, count = b"", 0
-    for piece in chain(_pieces(response, connection, deadline), [b"\n"]):
+    for piece in chain(_pieces(response), [b"\n"]):
         *lines, waiting = (waiting + piece).split(b"\n")
         for line in lines:
             line = line.strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -108,6 +109,14 @@ def _refuse_nonsense(requests: Sequence[Request], mode: str, rounds: int) -> Non
     names = [request.name for request in requests]
     if len(set(names)) != len(names):
         raise ValueError("requests: two have the same name; the report could not tell them apart")
+    for request in requests:
+        try:
+            copy.deepcopy(request.prompt)
+        except Exception as error:
+            raise ValueError(
+                f"requests: the prompt of {request.name} cannot be copied ({error}); every run needs one of "
+                "its own"
+            ) from error
     idle = [request.name for request in requests if request.max_tokens < 1]
     if idle:
         raise ValueError(f"requests: {idle[0]} has max_tokens below 1; nothing would be decoded")

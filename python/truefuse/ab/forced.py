@@ -57,6 +57,17 @@ def judge(
         f"{noise.worst:.2g}, {noise.rms:.2g} rms; {moved.flips} flips, {moved.ties} of them ties"
     )
     expected = f"at most {FACTOR:g} times what an equivalent baseline moves"
+    if not all(map(math.isfinite, (noise.worst, noise.rms, noise.margin, same.worst))):
+        return Result(
+            LOG_PROBABILITIES,
+            Status.UNKNOWN,
+            "noise-not-measured",
+            f"{summary}. Log-probabilities that are not finite, or an equivalent baseline that moves them "
+            "without bound, measure nothing",
+            expected=expected,
+            got=summary,
+            numbers=numbers,
+        )
     if moved.worst > 0 and noise.worst == 0:
         return Result(
             LOG_PROBABILITIES,
@@ -98,7 +109,8 @@ def shift(names: Sequence[str], baseline: Pass, other: Pass) -> Shift:
         squares += change * change
         count += 1
         margin = _of(one.margin)
-        found.margin = max(found.margin, abs(_of(two.margin) - margin))
+        moved = abs(_of(two.margin) - margin) if two.margin != one.margin else 0.0
+        found.margin = max(found.margin, math.inf if math.isnan(moved) else moved)
         if one.preferred != two.preferred:
             found.flips += 1
             found.ties += margin == 0

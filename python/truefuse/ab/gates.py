@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,25 @@ def reproducible(names: Sequence[str], first: Pass, again: Pass) -> Result:
             expected="a baseline that answers every request",
             got=failed[0],
         )
+    if not any(output.length or output.text for output in first.outputs):
+        return Result(
+            REPRODUCIBLE,
+            Status.UNKNOWN,
+            "nothing-generated",
+            f"the baseline generated nothing in any of {len(names)} requests: there is nothing to compare",
+            expected="tokens, or a text",
+            got="neither",
+        )
+    if undefined := _first_undefined(names, first):
+        return Result(
+            REPRODUCIBLE,
+            Status.UNKNOWN,
+            "logits-not-finite",
+            f"the baseline's logits are not finite at {undefined}: any candidate agrees with a model that "
+            "prefers nothing",
+            expected="finite logits",
+            got=undefined,
+        )
     found = differences(names, first.outputs, again.outputs, margins(first))
     tokens = sum(output.length or 0 for output in first.outputs)
     if found:
@@ -55,7 +75,8 @@ def reproducible(names: Sequence[str], first: Pass, again: Pass) -> Result:
 
 
 def ran(baseline: Sequence[Pass], candidate: Pass, sides: tuple[Side, Side]) -> Result:
-    """The operator under test ran on the candidate's side, in every layer, and on no other."""
+    """The operator under test ran on the candidate's side, and on no other. The sentence says in how
+    many layers: one that is never reached, such as an expert that no token is sent to, is none."""
     expected = "the swapped operator runs on the candidate's side and nowhere else"
     if any(side.hits is None for side in sides):
         return Result(
@@ -159,6 +180,18 @@ def margins(one: Pass) -> list[list[float] | None]:
 def _known(played: Played) -> list[float] | None:
     known = [step.margin for step in played.steps if step.margin is not None]
     return known if known and len(known) == len(played.steps) else None
+
+
+def _first_undefined(names: Sequence[str], one: Pass) -> str | None:
+    for name, played in zip(names, one.played, strict=True):
+        for position, step in enumerate(played.steps):
+            # A margin is infinite where only one token was possible.
+            if any(
+                value is not None and math.isnan(value)
+                for value in (step.margin, step.log_probability)
+            ):
+                return f"request {name}, token {position}"
+    return None
 
 
 def smallest_margin(one: Pass) -> float | None:

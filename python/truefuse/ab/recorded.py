@@ -81,6 +81,12 @@ def refuse_unlike(recordings: Sequence[Recording]) -> None:
                     f"{name} differs: a1 has {of(a1)!r}, {label} has {of(one)!r}. Only the operator may "
                     "differ; record again"
                 )
+    for label, one in zip(LABELS, recordings, strict=True):
+        if (one.models() and one.models() != a1.models()) or len(one.models()) > 1:
+            raise NotComparable(
+                f"the model that the answers name differs: a1 has {', '.join(a1.models())}, {label} has "
+                f"{', '.join(one.models())}. One model has to answer everything; record again"
+            )
     operators = [one.said["operator"] for one in recordings]
     if a1.said["operator"] != a2.said["operator"] or b1.said["operator"] != b2.said["operator"]:
         raise NotComparable(

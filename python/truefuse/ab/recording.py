@@ -48,13 +48,18 @@ class Recording:
             self.passes.append([])
         output = asdict(served.output)
         tokens = None if served.output.tokens is None else list(served.output.tokens)
-        times = {"times": served.times, "total": served.total}
+        times = {"times": served.times, "total": served.total, "model": served.model}
         self.passes[-1].append({**output, "tokens": tokens, **times})
 
     def played(self) -> list[Pass]:
         """The passes that are whole."""
         whole = [one for one in self.passes if len(one) == len(self.names)]
         return [Pass([_played(entry) for entry in one], self.hits, None) for one in whole]
+
+    def models(self) -> list[str]:
+        """Who the answers say they are from."""
+        answers = [entry for one in self.passes for entry in one if not entry["error"]]
+        return sorted({entry.get("model") or "not given" for entry in answers})
 
     def save(self, path: Path) -> None:
         data = {"kind": KIND, "schema_version": SCHEMA_VERSION, **asdict(self)}
@@ -74,7 +79,7 @@ def load(path: Path) -> Recording:
     """Raises BadRecording with a sentence."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadRecording(f"{path}: {error}. Record it with truefuse ab record") from error
     if not isinstance(data, dict) or data.pop("kind", None) != KIND:
         raise BadRecording(f"{path} is no recording of truefuse ab record")
@@ -102,7 +107,7 @@ def _wrong(one: Recording) -> str | None:
     if not all(type(number) is int for found in numbers for number in found):
         return "count or seed"
     for entry in (entry for answers in one.passes for entry in answers):
-        optional = (entry["text"], entry["stop"], entry["error"])
+        optional = (entry["text"], entry["stop"], entry["error"], entry.get("model"))
         if not all(value is None or isinstance(value, str) for value in optional):
             return "text"
         counts = (entry["count"], *(entry["tokens"] or ()))
@@ -126,7 +131,7 @@ def read_prompts(path: Path, max_tokens: int) -> list[dict[str, Any]]:
         try:
             entry = json.loads(line)
             asked = {key: entry[key] for key in ("prompt", "messages") if key in entry}
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise BadRecording(
                 f"--prompts {path}, line {number}: no JSON object: {error}"
             ) from error
@@ -166,7 +171,7 @@ def read_hits(source: str) -> dict[str, int]:
         else:
             data = json.loads(Path(source).read_text(encoding="utf-8"))
         return {str(name): int(count) for name, count in data.items()}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise BadRecording(
             f"--hits {source}: {error}. It must hold a JSON object of counts"
         ) from error

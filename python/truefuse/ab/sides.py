@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,7 +19,7 @@ from truefuse.ab.trajectory import Output
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt, in whatever form the sides take it.
+    """One prompt, in whatever form the sides take it; each run gets a copy of its own.
 
     With `forced`, a side decodes these tokens whatever the model prefers. With `observe`, it fills in
     every field of Step that it can; otherwise only `token`, so that nothing extra is timed.
@@ -107,7 +109,12 @@ def play(
     return Pass(played, hits, peak)
 
 
+def _of_type(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
 def _play_one(side: Side, request: Request, state_bytes: int) -> Played:
+    request = replace(request, prompt=copy.deepcopy(request.prompt))
     torch.manual_seed(request.seed)
     tokens: list[int] = []
     steps: list[Step] = []
@@ -115,12 +122,22 @@ def _play_one(side: Side, request: Request, state_bytes: int) -> Played:
     states = StateLog(state_bytes)
     stop = error = None
     begin = time.perf_counter()
-    generator = side.run(request)
     try:
+        generator = side.run(request)
+        if not isinstance(generator, Iterator):
+            raise TypeError(
+                f"the side {side.name} returned {_of_type(generator)}; it must be a generator that "
+                "yields truefuse.ab.Step"
+            )
         while True:
             step = next(generator)
+            if not isinstance(step, Step):
+                raise TypeError(
+                    f"the side {side.name} yielded {_of_type(step)}; it must be a truefuse.ab.Step"
+                )
+            token = operator.index(step.token)  # On the host, if it was not yet.
             times.append(time.perf_counter() - begin)
-            tokens.append(step.token)
+            tokens.append(token)
             if request.observe:
                 states.add(len(tokens) - 1, step.states)
                 steps.append(replace(step, states={}))

@@ -115,12 +115,15 @@ TEST(HostCompiler, IdentityHoldsCompilerAndRuntimeButNoPath) {
   const auto identity = compiler().identity();
   EXPECT_EQ(identity, compiler().identity());
   bool has_runtime = false;
+  bool has_arguments = false;
   for (const auto& [name, value] : identity) {
     has_runtime = has_runtime || name == "simulator runtime";
+    has_arguments = has_arguments || (name == "arguments" && value.find("-O1") != value.npos);
     EXPECT_FALSE(value.empty()) << name;
     EXPECT_EQ(value.find("/usr/"), std::string::npos) << name << " = " << value;
   }
   EXPECT_TRUE(has_runtime);
+  EXPECT_TRUE(has_arguments) << "other arguments make another executable";
 }
 
 TEST(HostCompiler, IsFoundThroughTheEnvironment) {

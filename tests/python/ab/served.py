@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import threading
@@ -24,13 +25,15 @@ def answer(prompt: str, count: int, shift: int = 0) -> list[tuple[int, str]]:
 @dataclass
 class Behaviour:
     """`kind`: "" answers; "garbage", "html", "error", "error-event", "odd", "cut", "no-usage", "hang",
-    "drip", "down" misbehave, each in its way, from the request number `since` on."""
+    "drip", "dripping-head", "gzip", "down" misbehave, each in its way, from the request number `since`
+    on. `model` is the name in the answers."""
 
     kind: str = ""
     since: int = 0
     shift: int = 0
     counts: dict[str, int] = field(default_factory=dict)  # what /hits says
     operator: str | None = None
+    model: str | None = None
     asked: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -68,6 +71,10 @@ class Handler(BaseHTTPRequestHandler):
             self.whole(500, "out of memory")
         elif kind == "hang":
             time.sleep(3)
+        elif kind == "dripping-head":
+            self.drip_head()
+        elif kind == "gzip":
+            self.whole(200, gzip.compress(b"{}"), {"Content-Encoding": "gzip"})
         elif kind == "odd":
             self.whole(200, f"data: {json.dumps({'choices': [{'text': 7}]})}\n\ndata: [DONE]\n\n")
         else:
@@ -88,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
             ids = [i for i, _ in tokens]
             extra = {"token_ids": ids} if body.get("return_token_ids") else {}
             choice = {**part, **extra, "finish_reason": "length"}
-            self.whole(200, json.dumps({"choices": [choice], **usage}))
+            self.whole(200, json.dumps({"choices": [choice], **usage, **self.named()}))
             return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -110,7 +117,7 @@ class Handler(BaseHTTPRequestHandler):
             ids = {"token_ids": [token]} if body.get("return_token_ids") else {}
             last = number == len(tokens) - 1
             choice = {**part, **ids, "finish_reason": "length" if last else None}
-            self.event(json.dumps({"choices": [choice]}))
+            self.event(json.dumps({"choices": [choice], **self.named()}))
         self.event(json.dumps({"choices": [], **usage}))
         self.event("[DONE]")
 
@@ -121,9 +128,25 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:  # the client has given up
             pass
 
-    def whole(self, status: int, text: str) -> None:
-        data = text.encode()
+    def named(self) -> dict[str, str]:
+        return {"model": self.behaviour.model} if self.behaviour.model else {}
+
+    def drip_head(self) -> None:
+        try:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            for _ in range(40):
+                self.wfile.write(b"z")
+                self.wfile.flush()
+                time.sleep(0.1)
+        except OSError:  # the client has given up
+            pass
+        self.close_connection = True
+
+    def whole(self, status: int, text: str | bytes, headers: dict[str, str] | None = None) -> None:
+        data = text if isinstance(text, bytes) else text.encode()
         self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -134,15 +157,21 @@ class Server(ThreadingHTTPServer):
     block_on_close = False
 
 
+class Server6(Server):
+    address_family = socket.AF_INET6
+
+
 @contextmanager
-def serving(behaviour: Behaviour) -> Iterator[str]:
+def serving(behaviour: Behaviour, version: int = 4) -> Iterator[str]:
     """The server's URL."""
     handler = type("BehavingHandler", (Handler,), {"behaviour": behaviour})
-    with Server(("127.0.0.1", 0), handler) as server:
+    kind, host = (Server, "127.0.0.1") if version == 4 else (Server6, "::1")
+    with kind((host, 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
+            name = host if version == 4 else f"[{host}]"
+            yield f"http://{name}:{server.server_address[1]}"
         finally:
             server.shutdown()
             thread.join()

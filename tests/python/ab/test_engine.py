@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -149,6 +152,57 @@ def test_a_baseline_that_fails_is_said_in_its_words():
 
 
 @pytest.mark.parametrize(
+    ("run", "reason", "words"),
+    [
+        (lambda request: None, "baseline-failed", "returned None; it must be a generator"),
+        (
+            lambda request: iter([3, 4]),
+            "baseline-failed",
+            "yielded a int; it must be a truefuse.ab.Step",
+        ),
+        (lambda request: iter([ab.Step(0.5)]), "baseline-failed", "'float' object cannot be"),
+        (lambda request: 1 // 0, "baseline-failed", "ZeroDivisionError"),
+        (lambda request: iter(()), "nothing-generated", "nothing in any of 5 requests"),
+        (
+            lambda request: iter([ab.Step(1, math.nan, 1, math.nan)]),
+            "logits-not-finite",
+            "not finite at request r0, token 0",
+        ),
+    ],
+)
+def test_a_baseline_that_does_not_decode_judges_nobody(run, reason, words):
+    _, candidate = sides(Toy())
+    report = ab.run(ab.Side("baseline", run, hits=dict), candidate, REQUESTS)
+    assert report.verdict is Verdict.UNKNOWN and "performance" not in checked(report)
+    assert report.results[0].reason == reason and words in report.results[0].summary
+
+
+def test_a_side_that_changes_its_prompt_changes_no_other_run():
+    baseline, candidate = sides(toy := Toy())
+
+    def careless(request):
+        yield from toy.run(request)
+        request.prompt.clear()
+        return "length"
+
+    report = ab.run(baseline, replace(candidate, run=careless), REQUESTS, rounds=4)
+    assert report.verdict is Verdict.ACCEPT and REQUESTS[0].prompt == [1, 2]
+    shared = ab.Request("open", open(__file__), 4)
+    with shared.prompt, pytest.raises(ValueError, match="prompt of open cannot be copied"):
+        ab.run(baseline, candidate, [shared])
+
+
+def test_every_reason_that_leaves_no_figure_is_on_the_page():
+    folder = Path(ab.__file__).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    reasons = set(re.findall(r'Status\.(?:UNKNOWN|FAIL),\s*"([a-z-]+)"', text))
+    reasons |= {"log-probabilities-differ", "flip-beyond-noise", "timed-pass-differs"}
+    assert len(reasons) > 12
+    page = (Path(__file__).parents[3] / "docs" / "voids.md").read_text(encoding="utf-8")
+    assert not [reason for reason in reasons if f"`{reason}`" not in page]
+
+
+@pytest.mark.parametrize(
     ("baseline_hits", "candidate_hits", "reason"),
     [
         (dict, dict, "candidate-never-ran"),
@@ -257,6 +311,28 @@ def test_forced_mode_without_a_measure_of_noise_is_unknown_unless_bits_are_equal
     report = ab.run(*sides(rounded(21)), REQUESTS, mode="forced")
     assert report.verdict is Verdict.UNKNOWN and report.results[-1].reason == "noise-not-measured"
     assert ab.run(*sides(Toy()), REQUESTS, mode="forced", rounds=4).label == "ACCEPT (forced)"
+
+
+def test_forced_mode_measures_nothing_with_what_is_not_finite():
+    def undefined(request):
+        for step in Toy().run(request):
+            yield replace(step, log_probability=-math.inf)
+        return "length"
+
+    lost = ab.Side("equivalent", undefined)
+    report = ab.run(*sides(rounded(8)), REQUESTS, mode="forced", equivalent=lost)
+    assert report.verdict is Verdict.UNKNOWN and report.results[-1].reason == "noise-not-measured"
+    baseline, candidate = sides(Toy())
+    report = ab.run(
+        baseline, replace(candidate, run=undefined, hits=growing_hits()), REQUESTS,
+        mode="forced", equivalent=ab.Side("equivalent", rounded(20).run),
+    )  # fmt: skip
+    assert report.verdict is Verdict.REJECT and not speaks_of_speed(checked(report))
+
+
+def growing_hits():
+    count = itertools.count(1)
+    return lambda: {"toy": next(count)}
 
 
 def test_forced_mode_refuses_sides_that_decode_something_else():

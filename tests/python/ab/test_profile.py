@@ -182,13 +182,20 @@ def test_nothing_worth_fusing_is_said(tmp_path):
     assert found.exit_code == 0 and "Nothing is worth fusing" in found.output, found.output
 
 
+DAMAGED = gzip.compress(b'{"traceEvents": []}' * 9, mtime=0)
+DAMAGED = DAMAGED[:12] + bytes(8) + DAMAGED[20:]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
         ("a.json", "{", "A trace is JSON"),
         ("a.json", "{}", "no Chrome trace"),
         ("a.json", '{"traceEvents": [{"ph": "X", "ts": "NaN", "dur": 1}]}', "no complete event"),
+        ("a.json", '{"traceEvents": [{"ph": "X", "ts": 1, "dur": -1}]}', "no complete event"),
+        ("a.json", "[" * 100_000, "A trace is JSON"),
         ("a.json.gz", "not gzip", "compressed by gzip"),
+        ("a.json.gz", DAMAGED, "compressed by gzip"),
         ("a.py", "x = 1", "defines no call()"),
         ("a.py", "1/0", "ZeroDivisionError"),
         ("a.py", "def call():\n    raise ValueError('no data')", "no data"),
@@ -196,7 +203,7 @@ def test_nothing_worth_fusing_is_said(tmp_path):
 )
 def test_what_cannot_be_profiled_is_said(tmp_path, name, content, sentence):
     path = tmp_path / name
-    path.write_text(content)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     found = invoke(path)
     assert found.exit_code == 2 and sentence in found.output, found.output
     assert invoke(tmp_path / "missing.json").exit_code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -142,12 +143,14 @@ def test_unknown_without_hits_with_holes_or_an_unsteady_baseline(tmp_path):
         ("cut", "cut off after 3 events"),
         ("hang", "within 1 s"),
         ("drip", "within 1 s"),
+        ("dripping-head", "within 1 s"),
+        ("gzip", "the answer is compressed (gzip)"),
     ],
 )
 def test_bad_answers_are_said_and_the_good_ones_kept(tmp_path, kind, sentence):
     # The warm-up and the first answer are good, the others are not.
     with serving(Behaviour(kind, since=4)) as url:
-        timeout = 1 if kind in ("hang", "drip") else 30
+        timeout = 1 if kind in ("hang", "drip", "dripping-head") else 30
         found = record(url, tmp_path / "a.json", timeout=timeout, repeat=1)
     kept = recording.load(tmp_path / "a.json")
     first, second, _ = kept.passes[0]
@@ -155,6 +158,66 @@ def test_bad_answers_are_said_and_the_good_ones_kept(tmp_path, kind, sentence):
     assert sentence in second["error"]
     if kind in ("garbage", "cut", "error-event"):
         assert second["text"] == "".join(text for _, text in answer("prompt 1", 8)[:3])
+
+
+def test_a_request_that_fails_and_the_next_that_does_not_are_both_kept(tmp_path):
+    behaviour = Behaviour("error", since=4)
+    with serving(behaviour) as url:
+
+        def recover(text):
+            behaviour.kind = "" if text == "pass 1 of 1: p2" else behaviour.kind
+
+        found = record(url, tmp_path / "a.json", repeat=1, progress=recover)
+    errors = [entry["error"] for entry in found.passes[0]]
+    assert errors[0] is None and "HTTP 500" in errors[1] and errors[2] is None and found.complete
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_an_address_of_version_6(tmp_path):
+    try:
+        with serving(Behaviour(), version=6) as url:
+            found = record(url, tmp_path / "a.json", repeat=1)
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    assert found.passes[0][0]["count"] == 8
+    with pytest.raises(Down, match=r"at http://\[::1\]:\d+ "):
+        record(url, tmp_path / "b.json", repeat=1)
+
+
+def test_answers_of_another_model_are_not_compared(tmp_path):
+    behaviour = Behaviour(model="tiny-7b")
+    with serving(behaviour) as url:
+
+        def switch(text):
+            behaviour.model = "tiny-3b" if "p2" in text else "tiny-7b"
+
+        found = record(url, tmp_path / "one.json", repeat=1)
+        mixed = record(url, tmp_path / "two.json", repeat=1, progress=switch)
+    assert recording.load(tmp_path / "one.json").models() == ["tiny-7b"]
+    named = [
+        replace(found, said={**SAID, "operator": operator}, date=f"2026-01-0{day}", hits=hits)
+        for day, operator, hits in (
+            (1, "none", {}),
+            (2, "x", {"x": 1}),
+            (3, "x", {"x": 1}),
+            (4, "none", {}),
+        )
+    ]
+    assert recorded.compare(named).verdict is Verdict.ACCEPT
+    named[1] = replace(named[1], passes=mixed.passes)
+    with pytest.raises(recorded.NotComparable, match="b1 has tiny-3b, tiny-7b"):
+        recorded.compare(named)
+
+
+def test_servers_that_say_nothing_are_not_equal_but_unknown(tmp_path):
+    with four(tmp_path, repeat=1) as found:
+        pass
+    empty = {"tokens": None, "text": "", "count": None, "times": []}
+    silent = [
+        replace(one, passes=[[{**entry, **empty} for entry in one.passes[0]]]) for one in found
+    ]
+    data = checked(recorded.compare(silent))
+    assert data["verdict"] == "UNKNOWN" and data["gates"][-1]["reason"] == "nothing-generated"
 
 
 def test_a_server_that_goes_down_leaves_what_it_answered(tmp_path):
@@ -288,14 +351,18 @@ def test_the_command_line_says_what_is_wrong(tmp_path):
     found = invoke(*options(url, tmp_path, "none", "a.json"))
     assert found.exit_code == 3 and "nobody answers" in found.output
     bad = tmp_path / "bad.json"
-    bad.write_text("{}")
-    found = invoke("compare", bad, bad, bad, bad)
-    assert found.exit_code == 2 and "no recording" in found.output
+    for text, words in (("{}", "no recording"), ("[" * 100_000, "Record it with")):
+        bad.write_text(text)
+        found = invoke("compare", bad, bad, bad, bad)
+        assert found.exit_code == 2 and words in found.output
     with serving(Behaviour("cut")) as url:
         found = invoke(*options(url, tmp_path, "none", "a.json"))
     assert found.exit_code == 3 and "6 failed" in found.output and "cut off" in found.output
     found = invoke("record", "--endpoint", "ftp://x", *options("", tmp_path, "none", "a.json")[3:])
     assert found.exit_code == 2 and "http://HOST:PORT" in found.output
+    wrong = "http://x:port"
+    found = invoke("record", "--endpoint", wrong, *options("", tmp_path, "none", "a.json")[3:])
+    assert found.exit_code == 2 and f"--endpoint {wrong}" in found.output
 
 
 def test_words_are_distinct_enough_to_differ():
