@@ -3,6 +3,9 @@
 #include <string_view>
 #include <vector>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
 
 #include <truefuse/binding/call.h>

@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
 #include <truefuse/core/tensor.h>

@@ -13,6 +13,8 @@ set(TRUEFUSE_CPU_FLAGS_avx512 -mavx512f -mavx512dq -mavx512vl -mavx512bw -mfma -
 function(truefuse_add_cpu_levels target)
   file(GLOB common CONFIGURE_DEPENDS operators/common_cpu/*.cpp)
   target_sources(${target} PRIVATE ${common})
+  # These know little or nothing of PyTorch: they are read sooner without its precompiled header.
+  set_source_files_properties(${common} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   # Without it at::parallel_for, a template, silently uses one thread.
   target_compile_options(${target} PRIVATE -fopenmp)
   target_link_options(${target} PRIVATE -fopenmp)
@@ -23,6 +25,7 @@ function(truefuse_add_cpu_levels target)
     list(FILTER kernels INCLUDE REGEX "_kernel\\.cpp$")
     list(FILTER sources EXCLUDE REGEX "_kernel\\.cpp$")
     target_sources(${target} PRIVATE ${sources})
+    set_source_files_properties(${sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
     if(NOT kernels)
       continue()
     endif()

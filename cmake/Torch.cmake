@@ -30,5 +30,7 @@ message(STATUS "PyTorch ${TRUEFUSE_TORCH_VERSION}, C++11 ABI ${TRUEFUSE_TORCH_CX
 
 add_library(truefuse_torch_headers INTERFACE)
 target_include_directories(truefuse_torch_headers SYSTEM INTERFACE ${TRUEFUSE_TORCH_INCLUDE_DIRS})
+# PyTorch's headers then read the functions that they use, not every one there is.
+target_compile_definitions(truefuse_torch_headers INTERFACE AT_PER_OPERATOR_HEADERS)
 target_link_directories(truefuse_torch_headers INTERFACE ${TRUEFUSE_TORCH_LIBRARY_DIRS})
 target_link_libraries(truefuse_torch_headers INTERFACE torch torch_cpu c10)

@@ -195,6 +195,9 @@ Sizes<Dim> check(const Contract& contract, std::string_view op_name,
   return sizes;
 }
 
+extern template Sizes<std::int64_t> check(const Contract& contract, std::string_view op_name,
+                                          std::span<const BasicArgument<std::int64_t>> arguments);
+
 /// The sizes of an output of a checked call; `sizes` and `arguments` are those of the check. [0]
 /// for an output that the call does not want.
 template <class Dim>

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -172,6 +173,38 @@ std::string not_found(const Kind& kind) {
   return std::string(kind.name) + " not found";
 }
 
+/// Compiles a line with it, if it is there.
+Finding find(const Kind& kind, const SearchPaths& paths) {
+  Finding finding;
+  finding.name = kind.name;
+  try {
+    if (const auto compiler = make(kind, paths)) {
+      finding.path = compiler->path();
+      finding.version = compiler->version();
+      for (const std::string& arch : kind.probe_archs) {
+        if (finding.works) break;
+        finding.arch = arch;
+        try {
+          compiler->compile(probe_program(), arch, {});
+          finding.works = true;
+          finding.problem.clear();
+        } catch (const Error& error) {
+          if (finding.problem.empty()) finding.problem = error.what();
+        }
+      }
+    } else {
+      finding.problem = not_found(kind);
+    }
+  } catch (const Error& error) {
+    finding.problem = error.what();
+  }
+  if (finding.works && is_rtc(kind) && !rtc_allowed()) {
+    finding.problem = "it works, but is not used because TRUEFUSE_RTC=0 is set";
+  }
+  if (!finding.works) finding.remedy = kind.remedy;
+  return finding;
+}
+
 }  // namespace
 
 bool rtc_allowed() {
@@ -299,37 +332,14 @@ std::shared_ptr<Compiler> compiler_for(std::string_view arch, const SearchPaths&
 }
 
 std::vector<Finding> find_toolchains(const SearchPaths& paths) {
-  std::vector<Finding> findings;
+  // Programs are tried while the libraries are, which run in this process one after the other.
+  std::vector<std::future<Finding>> asked;
   for (const Kind& kind : kinds()) {
-    Finding finding;
-    finding.name = kind.name;
-    try {
-      if (const auto compiler = make(kind, paths)) {
-        finding.path = compiler->path();
-        finding.version = compiler->version();
-        for (const std::string& arch : kind.probe_archs) {
-          if (finding.works) break;
-          finding.arch = arch;
-          try {
-            compiler->compile(probe_program(), arch, {});
-            finding.works = true;
-            finding.problem.clear();
-          } catch (const Error& error) {
-            if (finding.problem.empty()) finding.problem = error.what();
-          }
-        }
-      } else {
-        finding.problem = not_found(kind);
-      }
-    } catch (const Error& error) {
-      finding.problem = error.what();
-    }
-    if (finding.works && is_rtc(kind) && !rtc_allowed()) {
-      finding.problem = "it works, but is not used because TRUEFUSE_RTC=0 is set";
-    }
-    if (!finding.works) finding.remedy = kind.remedy;
-    findings.push_back(std::move(finding));
+    const auto how = is_rtc(kind) ? std::launch::deferred : std::launch::async;
+    asked.push_back(std::async(how, [&kind, &paths] { return find(kind, paths); }));
   }
+  std::vector<Finding> findings;
+  for (std::future<Finding>& one : asked) findings.push_back(one.get());
   return findings;
 }
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from truefuse.case import Case, Inputs, Mode, Size, sweep
+from truefuse.case import Case, Inputs, Mode, Size, normal, sweep
 
 SQRT_HALF = math.sqrt(0.5)
 SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -96,9 +96,9 @@ def make_inputs(
     if kind == "sweep":
         x = sweep(size, dtype, generator, -15, 15)
     else:
-        x = 3 * torch.randn(size, generator=generator, dtype=torch.float64)
+        x = 3 * normal(size, dtype, generator)
         if kind == "normal":
-            bias = torch.randn(hidden, generator=generator, dtype=torch.float64)
+            bias = normal((hidden,), dtype, generator)
     return {"x": x.to(dtype).to(device), "bias": bias.to(dtype).to(device)}
 
 

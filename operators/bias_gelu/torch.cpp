@@ -2,7 +2,10 @@
 #include <numbers>
 #include <tuple>
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/special_erfc.h>
 
 #include <truefuse/binding/registration.h>
 #include <truefuse/operators/bias_gelu/backward.h>

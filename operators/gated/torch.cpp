@@ -1,5 +1,12 @@
 #include <tuple>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/stack.h>
+
 #include <truefuse/binding/registration.h>
 #include <truefuse/operators/gated/cpu.h>
 

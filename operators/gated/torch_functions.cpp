@@ -7,7 +7,7 @@ namespace {
 
 using Text = c10::string_view;
 
-Text text(std::string_view value) { return {value.data(), value.size()}; }
+Text text(std::string_view value) { return c10::string_view(value.data(), value.size()); }
 
 }  // namespace
 

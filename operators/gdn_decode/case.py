@@ -198,7 +198,7 @@ def make_inputs(
     keys_last = kind != "core" and G != 2
 
     def normal(*shape: int, by: float = 1.0, plus: float = 0.0) -> Tensor:
-        return by * torch.randn(shape, generator=generator, dtype=torch.float64) + plus
+        return by * torch.randn(shape, generator=generator) + plus
 
     rates = normal(HV).abs() * (1e-3 if kind == "slow" else 1) + 1e-4
     tensors: Inputs = {

@@ -269,10 +269,7 @@ void gated_norm(const NormStep& s, void (*rounding)(float*, std::int64_t),
 
 }  // namespace
 
-#define TRUEFUSE_CONCATENATE(a, b) a##b
-#define TRUEFUSE_TABLE_OF(level) TRUEFUSE_CONCATENATE(kCpuKernels_, level)
-
-const CpuKernels TRUEFUSE_TABLE_OF(TRUEFUSE_CPU_LEVEL) = {
+const CpuKernels TRUEFUSE_TABLE_OF_LEVEL(kCpuKernels) = {
     {widen<float>, widen<F16>, widen<Bf16>},
     {narrow<float>, narrow<F16>, narrow<Bf16>},
     {round<float>, round<F16>, round<Bf16>},

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from truefuse.case import Case, Inputs, Mode, Size, load
+from truefuse.case import Case, Inputs, Mode, Size, load, normal
 
 _swish = load("swish")
 
@@ -55,7 +55,7 @@ def make_inputs(
     if kind == "one":
         gate = _swish.make_inputs(size, dtype, device, generator, "sweep")["x"]
         return {"gate": gate, "up": torch.ones_like(gate)}
-    values = torch.randn((2, *size), generator=generator, dtype=torch.float64)
+    values = normal((2, *size), dtype, generator)
     return {"gate": (3 * values[0]).to(dtype).to(device), "up": values[1].to(dtype).to(device)}
 
 

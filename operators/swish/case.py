@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from truefuse.case import Case, Inputs, Mode, Size, sweep
+from truefuse.case import Case, Inputs, Mode, Size, normal, sweep
 
 
 def candidate(*tensors: Tensor, **mode: object) -> Tensor:
@@ -67,9 +67,10 @@ def make_inputs(
 ) -> Inputs:
     """kind: "normal", or "sweep": every finite value of a half type, or for wider types magnitudes
     spread evenly over binades."""
-    x = 3 * torch.randn(size, generator=generator, dtype=torch.float64)
     if kind == "sweep":
         x = sweep(size, dtype, generator, -40, 20)
+    else:
+        x = 3 * normal(size, dtype, generator)
     return {"x": x.to(dtype).to(device)}
 
 

@@ -1,3 +1,6 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/sigmoid.h>
+
 #include <truefuse/binding/registration.h>
 #include <truefuse/operators/swish/operator.h>
 

@@ -249,6 +249,13 @@ def ask(case: Case, device: torch.device) -> None:
             raise NotJudged(f"{name} is {tensor.dtype}: no gate judges complex numbers")
 
 
+def normal(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Standard normal values, drawn in float64 only for inputs that are float64: elsewhere that costs
+    several times as much and is rounded away."""
+    drawn = torch.float64 if dtype == torch.float64 else torch.float32
+    return torch.randn(tuple(shape), generator=generator, dtype=drawn)
+
+
 def sweep(
     size: Size,
     dtype: torch.dtype,
