@@ -134,27 +134,6 @@ class Case:
         for name in ("gradients", "mutates"):
             if isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} is a string; it must be a tuple of argument names")
-        if not isinstance(self.baselines, Mapping) or not self.baselines:
-            raise ValueError(
-                f"baselines is {self.baselines!r}; it must be a dict of callables by name, the first of "
-                "them eager PyTorch"
-            )
-        called = {name: getattr(self, name) for name in ("candidate", "reference", "make_inputs")}
-        called |= {f"baselines[{name!r}]": one for name, one in self.baselines.items()}
-        for name, one in called.items():
-            if not callable(one):
-                raise ValueError(f"{name} is {one!r}; it must be callable")
-        for name, kind, wanted in (
-            ("dtypes", torch.dtype, "torch.dtype, such as torch.float32"),
-            ("modes", Mapping, "dicts of keyword arguments"),
-            ("kinds", str, "names"),
-        ):
-            given = getattr(self, name)
-            is_sequence = isinstance(given, (tuple, list)) and given
-            if not is_sequence or not all(isinstance(one, kind) for one in given):
-                raise ValueError(
-                    f"{name} is {given!r}; it must be a tuple of {wanted}, of one at least"
-                )
         if self.contract is not None and not isinstance(self.contract, Mapping):
             raise ValueError(
                 f"contract is {self.contract!r}; it must be a dict, as `truefuse ops --json` shows them"
@@ -178,75 +157,6 @@ class Case:
     @property
     def timed_mode(self) -> Mode:
         return self.modes[0] if self.timing_mode is None else self.timing_mode
-
-
-def ask(case: Case, device: torch.device) -> None:
-    """Asks a case for the inputs of a small call and makes it with the baselines and the reference, so that
-    what is wrong with the case is said once. Raises CaseError; the candidate is the gates' affair."""
-    from truefuse.context import Context, WrongStructure, as_tuple, is_floating, tensors
-
-    def failed(what: str, error: Exception) -> CaseError:
-        return CaseError(f"{what} raised {type(error).__name__}: {error}")
-
-    context = Context(case, device, seed=0)
-    call = (
-        f"make_inputs({case.small_size}, {case.dtypes[0]}, {device}, generator, {case.kinds[0]!r})"
-    )
-    try:
-        inputs = context.inputs(case.small_size, case.dtypes[0], case.kinds[0])
-    except Exception as error:
-        raise failed(call, error) from error
-    if not isinstance(inputs, dict) or not all(isinstance(name, str) for name in inputs):
-        raise CaseError(
-            f"{call} gives {type(inputs).__name__}; it must give a dict: name to tensor"
-        )
-    for name in (*case.gradients, *case.mutates):
-        if not isinstance(inputs.get(name), Tensor):
-            raise CaseError(
-                f"gradients or mutates names '{name}', which is no tensor of the inputs: "
-                f"{', '.join(inputs) or 'none'}"
-            )
-    for name, tensor in tensors(inputs).items():
-        if tensor.is_complex():
-            raise NotJudged(
-                f"input '{name}' is {tensor.dtype}: no gate judges complex numbers; let the case take "
-                "torch.view_as_real of them, and give that back"
-            )
-    if not any(map(is_floating, inputs.values())):
-        raise NotJudged(
-            "no input is a floating tensor: accuracy, special values and magnitudes are those of floating "
-            "inputs, so there is nothing that the gates could judge"
-        )
-    mode = case.modes[0]
-    calls: dict[str, Callable[[], Any]] = {
-        f"baseline '{name}'": functools.partial(context.call, function, inputs, mode)
-        for name, function in case.baselines.items()
-    }
-    calls["the reference"] = lambda: context.reference(inputs, mode)
-    for what, make in calls.items():
-        try:
-            references = make()
-        except WrongStructure as error:
-            raise CaseError(f"{what} {error}") from error
-        except Exception as error:
-            raise failed(what, error) from error
-    found = context.eager(inputs, mode)
-    own = context.fresh(inputs)
-    changed = {own[name].untyped_storage().data_ptr() for name in case.mutates}
-    made = as_tuple(context.baseline(*own.values(), **mode))
-    if all(one.untyped_storage().data_ptr() in changed for one in made):
-        raise NotJudged(
-            "a call gives nothing but inputs that it has changed, in which no fault can be planted: let the "
-            "candidate of an out variant take the memory itself (`lambda x: f(x, out=torch.empty_like(x))`), "
-            "and an operator in place give a copy of what it has changed, the baselines and the reference too"
-        )
-    shapes = [{key: list(t.shape) for key, t in found.items()}]
-    shapes += [{key: list(one.high.shape) for key, one in references.items()}]
-    if shapes[0] != shapes[1]:
-        raise CaseError(f"the reference gives {shapes[1]}, where eager gives {shapes[0]}")
-    for name, tensor in found.items():
-        if tensor.is_complex():
-            raise NotJudged(f"{name} is {tensor.dtype}: no gate judges complex numbers")
 
 
 def normal(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> Tensor:

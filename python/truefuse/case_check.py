@@ -3,6 +3,7 @@ PyTorch in the middle of a gate. One sentence each, which names the field and wh
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,18 @@ def complaint(case: Case) -> str | None:
     return None
 
 
-def call_complaint(
+def ask(case: Case, device: torch.device, contract: Mapping[str, Any] | None) -> None:
+    """Asks a case for its inputs and makes a small call with the baselines and the reference, so that what
+    is wrong with the case is said once. Raises CaseError, or NotJudged where the gates could not judge an
+    honest candidate; the candidate itself is their affair."""
+    from truefuse.case import CaseError
+
+    if found := _call_complaint(case, device, contract):
+        raise CaseError(f"case '{case.source or case.name}': {found}.")
+    _make_call(case, device)
+
+
+def _call_complaint(
     case: Case, device: torch.device, contract: Mapping[str, Any] | None
 ) -> str | None:
     """About the calls that it asks for: inputs and modes fit the functions, and the operator's contract."""
@@ -61,15 +73,15 @@ def call_complaint(
         except Exception as error:
             what = f"size {case.small_size}, {dtype}, kind '{case.kinds[0]}'"
             return f"make_inputs raised {type(error).__name__} for {what}: {error}"
-        if not isinstance(inputs, dict) or not any(isinstance(v, Tensor) for v in inputs.values()):
+        if not isinstance(inputs, dict):
             return (
                 f"make_inputs gives {_what(inputs)}; it must give a dict of the arguments by name, as "
                 '{"x": x}'
             )
         for field in ("gradients", "mutates"):
             for name in getattr(case, field):
-                if name not in inputs:
-                    return f"{field} names {name}; make_inputs gives {', '.join(inputs)}"
+                if not isinstance(inputs.get(name), Tensor):
+                    return f"{field} names {name}, which is no tensor; make_inputs gives {', '.join(inputs)}"
         for mode in case.modes:
             found = _misfit(case, inputs, mode) or _breach(case, inputs, mode, contract)
             if found:
@@ -128,6 +140,55 @@ def _breach(
     except RuntimeError as error:
         return f"a call that the case asks for breaks the contract of its operator: {error}"
     return None
+
+
+def _make_call(case: Case, device: torch.device) -> None:
+    from truefuse.case import CaseError, NotJudged
+    from truefuse.context import Context, WrongStructure, as_tuple, is_floating, tensors
+
+    context = Context(case, device, seed=0)
+    inputs = context.inputs(case.small_size, case.dtypes[0], case.kinds[0])
+    for name, tensor in tensors(inputs).items():
+        if tensor.is_complex():
+            raise NotJudged(
+                f"input '{name}' is {tensor.dtype}: no gate judges complex numbers; let the case take "
+                "torch.view_as_real of them, and give that back"
+            )
+    if not any(map(is_floating, inputs.values())):
+        raise NotJudged(
+            "no input is a floating tensor: accuracy, special values and magnitudes are those of floating "
+            "inputs, so there is nothing that the gates could judge"
+        )
+    mode = case.modes[0]
+    calls: dict[str, Callable[[], Any]] = {
+        f"baseline '{name}'": functools.partial(context.call, function, inputs, mode)
+        for name, function in case.baselines.items()
+    }
+    calls["the reference"] = lambda: context.reference(inputs, mode)
+    for what, make in calls.items():
+        try:
+            references = make()
+        except WrongStructure as error:
+            raise CaseError(f"{what} {error}") from error
+        except Exception as error:
+            raise CaseError(f"{what} raised {type(error).__name__}: {error}") from error
+    found = context.eager(inputs, mode)
+    own = context.fresh(inputs)
+    changed = {own[name].untyped_storage().data_ptr() for name in case.mutates}
+    made = as_tuple(context.baseline(*own.values(), **mode))
+    if all(one.untyped_storage().data_ptr() in changed for one in made):
+        raise NotJudged(
+            "a call gives nothing but inputs that it has changed, in which no fault can be planted: let the "
+            "candidate of an out variant take the memory itself (`lambda x: f(x, out=torch.empty_like(x))`), "
+            "and an operator in place give a copy of what it has changed, the baselines and the reference too"
+        )
+    shapes = [{key: list(t.shape) for key, t in found.items()}]
+    shapes += [{key: list(one.high.shape) for key, one in references.items()}]
+    if shapes[0] != shapes[1]:
+        raise CaseError(f"the reference gives {shapes[1]}, where eager gives {shapes[0]}")
+    for name, tensor in found.items():
+        if tensor.is_complex():
+            raise NotJudged(f"{name} is {tensor.dtype}: no gate judges complex numbers")
 
 
 def _call(inputs: Inputs, mode: Mode) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from truefuse import acceptance, supervise, worker
+from truefuse import acceptance, case_check, supervise, worker
 from truefuse import case as cases
 from truefuse.context import CandidateRaised, Context, describe, mode_name, short
 from truefuse.gates import compiled, edges, numerics, run_one, special
@@ -76,9 +76,10 @@ def events(
     yield {"kind": "step", "name": supervise.LOAD}
     try:
         case = cases.load(target)
+        contract = case.contract or contract_of(case.operator)
         with torch.no_grad():
-            cases.ask(case, device)
-        context = Context(case, device, seed, target, case.contract or contract_of(case.operator))
+            case_check.ask(case, device, contract)
+        context = Context(case, device, seed, target, contract)
     except cases.NotFound as error:
         yield _line(f"truefuse: {error}")
         yield {"kind": "end", "status": 2}

@@ -36,8 +36,6 @@ def main() -> None:
     send("step", name=LOAD)
     try:
         case = cases.load(request["target"])
-        with torch.no_grad():
-            cases.ask(case, device)
         contract = case.contract or contract_of(case.operator)
     except cases.NotFound as error:
         send("no-case", text=str(error))
@@ -65,15 +63,16 @@ def main() -> None:
         )
         send("no-case", text=text + "or name one in its description.")
         return
-    with torch.no_grad():
-        at_start = flags.snapshot(device)
-    changed = flags.changes(before, at_start)
-    complaint = case_check.call_complaint(case, device, contract)
-    if complaint:
-        error = cases.CaseError(f"case file '{case.source}': {complaint}.")
+    try:
+        with torch.no_grad():
+            case_check.ask(case, device, contract)
+    except cases.CaseError as error:
         send("result", result=_raised(error, request).to_json())
         send("end")
         return
+    with torch.no_grad():
+        at_start = flags.snapshot(device)
+    changed = flags.changes(before, at_start)
     asked = (request["seed"], request["target"], contract)
     on_result = lambda result: send("result", result=result.to_json())  # noqa: E731
     on_step = lambda name: send("step", name=name)  # noqa: E731
