@@ -261,7 +261,10 @@ def _call(
     pairs = list(zip(arguments, values, strict=True))
     tensors = [value for argument, value in pairs if argument["kind"] == "tensor"]
     mode = {a["name"]: value for a, value in pairs if a["kind"] != "tensor"}
-    result = described.functions[described.facts[entry]](*grads, *tensors, **mode)
+    # Triton, and kernels launched by hand, go to the current device.
+    first = next(value for value in (*grads, *tensors) if isinstance(value, Tensor))
+    with torch.cuda.device_of(first):
+        result = described.functions[described.facts[entry]](*grads, *tensors, **mode)
     return result if isinstance(result, tuple) else (result,)
 
 

@@ -98,6 +98,8 @@ def test_both_counts(capsys):
         )
         if not IS_QUIET:
             print("  left out B10 by speed: needs a quiet machine; TRUEFUSE_FULL=1 takes it")
+        elsewhere = [row.story for row in cheats.ROWS if row.where not in ("any", DEVICE)]
+        print(f"  for another device than {DEVICE}: {' · '.join(elsewhere)}")
         for row, reason in cheats.LEFT_OUT.items():
             print(f"  left out {row}: {reason}")
     assert all(caught.values()) and all(accepted.values())

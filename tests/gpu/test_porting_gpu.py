@@ -48,6 +48,16 @@ def test_values_and_gradients(folder, dtype):
         squared_relu(x.double())
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU in this machine")
+def test_the_tensors_say_which_device(folder):
+    squared_relu = truefuse.load(folder, namespace="ported_elsewhere")
+    x = torch.randn(5, 257, device="cuda:1").requires_grad_()
+    out = squared_relu(x)
+    (grad_x,) = torch.autograd.grad(out.sum(), x)
+    torch.testing.assert_close(out, x.detach().relu().square())
+    torch.testing.assert_close(grad_x, 2 * x.detach().relu())
+
+
 def test_a_whole_check_accepts_it(folder):
     status, said = check(folder)
     assert status == 0 and "ACCEPT" in said, said

@@ -94,12 +94,12 @@ def play(
     on_gpu = device.type == "cuda"
     with side.active():
         before = dict(side.hits()) if side.hits else None
+        _finish(device)
         if on_gpu:
-            torch.cuda.synchronize(device)
             torch.cuda.reset_peak_memory_stats(device)
         played = []
         for request in requests:
-            played.append(_play_one(side, request, state_bytes))
+            played.append(_play_one(side, request, device, state_bytes))
             state_bytes -= played[-1].states.bytes
         peak = torch.cuda.max_memory_allocated(device) if on_gpu else None
         hits = None
@@ -113,7 +113,14 @@ def _of_type(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _play_one(side: Side, request: Request, state_bytes: int) -> Played:
+def _finish(device: torch.device) -> None:
+    """What is queued belongs to the token before: a recorded token (mode "forced") is there before the
+    device has computed anything."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _play_one(side: Side, request: Request, device: torch.device, state_bytes: int) -> Played:
     request = replace(request, prompt=copy.deepcopy(request.prompt))
     torch.manual_seed(request.seed)
     tokens: list[int] = []
@@ -136,6 +143,7 @@ def _play_one(side: Side, request: Request, state_bytes: int) -> Played:
                     f"the side {side.name} yielded {_of_type(step)}; it must be a truefuse.ab.Step"
                 )
             token = operator.index(step.token)  # On the host, if it was not yet.
+            _finish(device)
             times.append(time.perf_counter() - begin)
             tokens.append(token)
             if request.observe:
@@ -145,6 +153,7 @@ def _play_one(side: Side, request: Request, state_bytes: int) -> Played:
         stop = None if end.value is None else str(end.value)
     except Exception as exception:
         error = f"{type(exception).__name__}: {exception}"
+    _finish(device)
     total = time.perf_counter() - begin
     return Played(
         Output(tuple(tokens), None, len(tokens), stop, error), times, total, steps, states

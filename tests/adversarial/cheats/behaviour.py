@@ -322,6 +322,7 @@ ROWS = (
         "measure",
         in_two_parts(by_a_thread_later),
         in_two_parts(by_a_thread),
+        where="cpu",
     ),
     Row(
         "the tail of large inputs in lower precision",
@@ -334,6 +335,7 @@ ROWS = (
         "measure",
         keeps_the_processors_busy,
         in_two_parts(by_a_thread),
+        where="cpu",
     ),
     Row("mission A: dtype mismatch promoted silently", "contract", promotes_silently),
     Row("mission A: error without words", "contract", error_without_words),

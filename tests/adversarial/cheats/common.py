@@ -19,6 +19,7 @@ class Row:
     gate: str  # that must catch it
     make: Callable[[], Callable[..., Any]]  # the cheat, anew for each check
     twin: Callable[[], Callable[..., Any]] = lambda: honest
+    # "cpu": also where the honest twin works on the host, which a captured graph on a GPU cannot hold.
     where: str = "any"
     changes: Callable[[], dict[str, Any]] = dict  # to the case
     status: Status = (

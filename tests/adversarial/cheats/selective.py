@@ -228,6 +228,7 @@ ROWS = (
         "measure",
         remembers_the_last_large_ones,
         two_passes,
+        where="cpu",
         changes=lambda: {"timing_sizes": ((256, 1024),)},
     ),
     Row("A6 what the baseline calls replaced", "flags", replaces_what_the_baseline_calls),

@@ -17,6 +17,7 @@ from toy import REQUESTS, Toy, checked, gate, sides, speaks_of_speed
 
 from truefuse import ab
 from truefuse.ab.report import SCHEMA_PATH
+from truefuse.ab.sides import play
 from truefuse.verdict import Verdict
 
 
@@ -238,6 +239,28 @@ def test_a_candidate_that_changes_while_it_is_timed_is_rejected():
     data = checked(ab.run(baseline, replace(candidate, run=run), REQUESTS))
     assert data["verdict"] == "REJECT" and gate(data, "measure")["status"] == "FAIL"
     assert not speaks_of_speed(data["gates"])
+
+
+def test_a_token_is_there_when_the_device_has_computed_it(monkeypatch):
+    """A recorded token is known before: a clock that does not wait would time the queueing alone."""
+    happened = []
+    clock = lambda: happened.append("clock") or 0.0  # noqa: E731
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: happened.append("waited"))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 0)
+    monkeypatch.setattr("truefuse.ab.sides.time.perf_counter", clock)
+
+    def run(request):
+        for token in request.forced:
+            happened.append("queued")
+            yield ab.Step(token)
+        return "length"
+
+    request = ab.Request("r", [1], 2, forced=[3, 4])
+    play(ab.Side("recorded", run), [request], torch.device("cuda"))
+    assert happened == [
+        "waited", "clock", "queued", "waited", "clock", "queued", "waited", "clock", "waited", "clock",
+    ]  # fmt: skip
 
 
 def test_the_order_is_a_b_b_a():
