@@ -265,6 +265,8 @@ def test_functional_transforms(tensors) -> None:
 
     got = torch.func.grad(loss(call), argnums=(0, 1))(x, bias)
     torch.testing.assert_close(got, torch.func.grad(loss(eager), argnums=(0, 1))(x, bias))
+    if torch.__version__.startswith("2.5."):
+        return  # An assertion of PyTorch's own fails for nested vmap rules in Python: Interpreter.h:155.
     got = torch.func.jacrev(torch.func.jacrev(loss(call)))(x, bias)
     torch.testing.assert_close(got, torch.func.hessian(loss(eager))(x, bias))
 
