@@ -47,24 +47,52 @@ TF_DEVICE constexpr Scalar round_to_integer() {
   return sizeof(Scalar) == 8 ? Scalar(0x1.8p52) : Scalar(0x1.8p23);
 }
 
-/// 2^f for |f| <= 0.51: an A::exp2_small for arithmetics without an instruction. Largest relative
-/// error of the polynomial 2^-28 in float, 2^-63 in double.
+/// (2^f - 1) / f = kFirst + f P(f) for |f| <= 0.51. Largest error, of 2^f, 2^-28 in float and 2^-63
+/// in double.
+template <class A>
+struct Exp2Slope {
+  using V = typename A::Value;
+  using S = typename A::Scalar;
+  static constexpr bool kDouble = sizeof(S) == 8;
+  static constexpr S kFirst = kDouble ? S(0.6931471805599453) : S(0.69314724f);
+
+  TF_DEVICE static V rest(V f) {
+    if constexpr (kDouble) {
+      return polynomial<A>(f, 0.24022650695910072, 0.05550410866482177, 0.009618129107628487,
+                           0.0013333558146374144, 0.00015403530393354731, 1.5252733871114833e-05,
+                           1.3215486823336039e-06, 1.0178045263895291e-07, 7.054891451672409e-09,
+                           4.4575378232073635e-10, 2.573783728096662e-11);
+    } else {
+      return polynomial<A>(f, 0.24022652f, 0.055503104f, 0.009617693f, 0.0013406675f,
+                           0.00015594762f);
+    }
+  }
+};
+
+/// 2^f for |f| <= 0.51: an A::exp2_small for arithmetics without an instruction.
 template <class A>
 TF_DEVICE typename A::Value exp2_polynomial(typename A::Value f) {
   using V = typename A::Value;
-  if constexpr (sizeof(typename A::Scalar) == 8) {
-    const V slope =
-        polynomial<A>(f, 0.6931471805599453, 0.24022650695910072, 0.05550410866482177,
-                      0.009618129107628487, 0.0013333558146374144, 0.00015403530393354731,
-                      1.5252733871114833e-05, 1.3215486823336039e-06, 1.0178045263895291e-07,
-                      7.054891451672409e-09, 4.4575378232073635e-10, 2.573783728096662e-11);
-    return A::fma(f, slope, V(1.0));
-  } else {
-    const V slope = polynomial<A>(f, 0.69314724f, 0.24022652f, 0.055503104f, 0.009617693f,
-                                  0.0013406675f, 0.00015594762f);
-    return A::fma(f, slope, V(1.0f));
-  }
+  using Slope = Exp2Slope<A>;
+  return A::fma(f, A::fma(Slope::rest(f), f, V(Slope::kFirst)), V(typename A::Scalar(1)));
 }
+
+/// The same as high + low.
+template <class A>
+struct Exp2InParts {
+  using V = typename A::Value;
+  using Slope = Exp2Slope<A>;
+  V high, low;
+
+  TF_DEVICE explicit Exp2InParts(V f) {
+    const V one(typename A::Scalar(1)), first(Slope::kFirst);
+    const V rest = Slope::rest(f);
+    const V slope = A::fma(rest, f, first);
+    const V slope_low = A::fma(rest, f, first - slope);
+    high = A::fma(f, slope, one);
+    low = A::fma(f, slope_low, A::fma(f, slope, one - high));
+  }
+};
 
 /// f - y d
 template <class A>

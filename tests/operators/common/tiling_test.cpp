@@ -36,7 +36,7 @@ TEST(Tiling, RowOffsetsAreThoseOfTheTensor) {
         offset += rest % sizes[d] * strides[d];
         rest /= sizes[d];
       }
-      EXPECT_EQ(row_offset(map, row), offset);
+      EXPECT_EQ(row_offset(map, tf::i64{row}), offset);
       if (are_short(rows)) {
         EXPECT_EQ(row_offset(map, static_cast<tf::u32>(row)), offset);
       }
