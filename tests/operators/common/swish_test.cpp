@@ -24,6 +24,7 @@ Truth truth_of(long double x) {
 template <class T, Quality kQuality>
 void check_full(Format format, T lowest, std::size_t at_least_binades) {
   using A = Arithmetic<T, kQuality>;
+  constexpr long double kUlps = sizeof(T) == 8 ? 2.0L : 3.1L;
   Errors value_errors(format), slope_errors(format), shared_errors(format);
   sweep<T>(lowest, [&](T x) {
     const Truth truth = truth_of(x);
@@ -40,7 +41,7 @@ void check_full(Format format, T lowest, std::size_t at_least_binades) {
     const long double unit =
         ulp_of(g * std::max(std::fabs(truth.slope), truth.largest_summand), format);
     slope_errors.add(x, slope, g * truth.slope,
-                     (3.1L * unit + early) / ulp_of(g * truth.slope, format));
+                     (kUlps * unit + early) / ulp_of(g * truth.slope, format));
     shared_errors.add(x, shared, truth.value, 3.5L);
   });
   value_errors.record("value");
