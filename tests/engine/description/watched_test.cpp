@@ -152,7 +152,7 @@ TEST(Watched, what_pytorch_has_registered_must_stay) {
       {"Tensor? y", "Tensor? y=None", "the schema"},
       {"[-8, 8]", "[-9, 8]", "the contract"},
       {"mine::scale", "others::scale", "the operator's name"},
-      {"reference: reference", "reference: mathematics", "reference, cpu or backward"}};
+      {"reference: reference", "reference: mathematics", "reference, cpu, gpu or backward"}};
   for (const auto& [from, to, what] : cases) {
     folder.write("description.txt", replaced(kText, from, to));
     const std::string error = error_of([&] { watched->latest(); });

@@ -120,13 +120,19 @@ TEST(BiasGeluPlan, BiasOfAnyStrideAndAlignmentKeepsTheWideAccessOfX) {
 
 TEST(BiasGeluPlan, LeadingDimensionsMergeWhereOneStrideDescribesThem) {
   const auto is_one_dim = [](FakeCall call) {
-    return constant(call.plan().launches[0], "TF_ONE_ROW_DIM") == 1;
+    return constant(call.plan().launches[0], "TF_SHORT_ROWS") == 1;
   };
   EXPECT_TRUE(is_one_dim({DType::f32, {2, 3, 4, 8}, {96, 32, 8, 1}}));
   EXPECT_TRUE(is_one_dim({DType::f32, {2, 3, 4, 8}, {192, 64, 16, 1}}));  // Every second row.
   EXPECT_TRUE(is_one_dim({DType::f32, {2, 1, 4, 8}, {32, 999, 8, 1}}));   // Size 1 has no stride.
   EXPECT_FALSE(is_one_dim({DType::f32, {2, 2, 8}, {24, 8, 1}}));          // x[:, 1:, :]
   EXPECT_FALSE(is_one_dim({DType::f32, {3, 2, 8}, {8, 24, 1}}));          // x.transpose(0, 1)
+  // Numbers that do not fit 31 bits.
+  const std::int64_t most = (std::int64_t{1} << 31) - 1;
+  EXPECT_TRUE(is_one_dim({DType::f32, {2, 8}, {most, 1}}));
+  EXPECT_FALSE(is_one_dim({DType::f32, {2, 8}, {most + 1, 1}}));
+  EXPECT_TRUE(is_one_dim({DType::f32, {most, 1}, {1, 1}}));
+  EXPECT_FALSE(is_one_dim({DType::f32, {most + 1, 1}, {1, 1}}));
 }
 
 TEST(BiasGeluPlan, TooManySeparateDimensionsAreRefusedByName) {

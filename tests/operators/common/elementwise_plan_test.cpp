@@ -10,7 +10,8 @@ namespace truefuse {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
-using Grid = common::ElementwiseGrid<2, 1>;
+template <int kRowDims>
+using Grid = common::ElementwiseGrid<2, kRowDims>;
 
 void* pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
@@ -27,8 +28,9 @@ Plan plan_swish(DType dtype, const Shape& sizes, const Shape& strides, const Sha
   return plan;
 }
 
-Grid grid_of(const Plan& plan) {
-  Grid grid;
+template <int kRowDims>
+Grid<kRowDims> grid_of(const Plan& plan) {
+  Grid<kRowDims> grid;
   const KernelParameters& parameters = plan.launches[0].parameters;
   EXPECT_EQ(parameters.slot(2).size, sizeof grid);
   std::memcpy(&grid, parameters.data(2), sizeof grid);
@@ -50,30 +52,44 @@ TEST(ElementwisePlan, MemoryWithoutGapsIsOneRunWhateverItsShape) {
     const Plan plan = plan_swish(DType::bf16, sizes, strides, strides);
     ASSERT_EQ(plan.count, 1U);
     EXPECT_EQ(constant(plan, "TF_VECTOR"), 8);
-    const Grid grid = grid_of(plan);
-    EXPECT_EQ(grid.columns, 1024);
-    EXPECT_EQ(grid.rows, n / 1024);
-    EXPECT_EQ(grid.last_columns, 1024);
-    EXPECT_EQ(plan.launches[0].grid.x, grid.tiles.count);
+    EXPECT_EQ(constant(plan, "TF_ROW_DIMS"), 0);
+    const Grid<0> grid = grid_of<0>(plan);
+    EXPECT_EQ(grid.elements, n);
+    EXPECT_EQ(grid.tiles, n / 1024);
+    EXPECT_EQ(plan.launches[0].grid.x, grid.tiles);
   }
+}
+
+TEST(ElementwisePlan, WhatIsNoVectorIsCutIntoRows) {
+  const Plan plan =
+      plan_swish(DType::f32, {1025}, {2}, {1});  // Every second element: the loose one.
+  EXPECT_EQ(constant(plan, "TF_ROW_DIMS"), 1);
+  const Grid<1> grid = grid_of<1>(plan);
+  EXPECT_EQ((grid.rows - 1) * grid.columns + grid.last_columns, 1025);
+  EXPECT_EQ(grid.columns % 4, 0);
+  EXPECT_EQ(plan.launches[0].grid.x, grid.tiles.count);
 }
 
 TEST(ElementwisePlan, ALastVectorMayBeShort) {
   const Plan plan = plan_swish(DType::f32, {1025}, {1}, {1});
   EXPECT_EQ(constant(plan, "TF_VECTOR"), 4);
-  const Grid grid = grid_of(plan);
-  EXPECT_EQ((grid.rows - 1) * grid.columns + grid.last_columns, 1025);
-  EXPECT_EQ(grid.columns % 4, 0);
+  EXPECT_EQ(grid_of<0>(plan).elements, 1025);
+  EXPECT_EQ(grid_of<0>(plan).tiles, 3U);
 }
 
 TEST(ElementwisePlan, SizesBeyond32BitsAndTheLaunchLimit) {
   const std::int64_t n = (std::int64_t{1} << 35) + 7;
   const Plan plan = plan_swish(DType::bf16, {n}, {1}, {1});
-  const Grid grid = grid_of(plan);
-  EXPECT_EQ((grid.rows - 1) * grid.columns + grid.last_columns, n);
+  EXPECT_EQ(grid_of<0>(plan).elements, n);
   EXPECT_LT(std::uint64_t{plan.launches[0].grid.x} * plan.launches[0].block.x,
             std::uint64_t{1} << 32);
   EXPECT_THROW(plan_swish(DType::bf16, {std::int64_t{1} << 45}, {1}, {1}), Error);
+  // Rows whose numbers do not fit 31 bits are none of the short ones.
+  const std::int64_t far = std::int64_t{1} << 31;
+  EXPECT_EQ(constant(plan_swish(DType::bf16, {2, 8}, {far - 8, 1}, {far - 8, 1}), "TF_ROW_DIMS"),
+            1);
+  EXPECT_EQ(constant(plan_swish(DType::bf16, {2, 8}, {far, 1}, {far, 1}), "TF_ROW_DIMS"),
+            common::kMaxRowDims);
 }
 
 TEST(ElementwisePlan, NothingIsLaunchedForNothing) {
@@ -85,7 +101,7 @@ TEST(ElementwisePlan, TheLooseInputDecidesNothing) {
   EXPECT_EQ(constant(plan_swish(DType::f32, {8, 8}, {8, 1}, {8, 1}, 0x1004), "TF_VECTOR"), 4);
   EXPECT_EQ(constant(plan_swish(DType::f32, {8, 8}, {0, 0}, {8, 1}), "TF_VECTOR"), 4);
   EXPECT_EQ(constant(plan_swish(DType::f32, {8, 8}, {1, 8}, {8, 1}), "TF_VECTOR"), 4);
-  EXPECT_EQ(grid_of(plan_swish(DType::f32, {8, 8}, {8, 1}, {8, 1}, 0x1004)).loose_is_vector, 0U);
+  EXPECT_EQ(grid_of<1>(plan_swish(DType::f32, {8, 8}, {8, 1}, {8, 1}, 0x1004)).loose_is_vector, 0U);
 }
 
 /// Every plan asks for a variant that is listed, so that preparing compiles all that a call can
