@@ -158,9 +158,10 @@ std::int64_t ElementwiseForm::elements_per_access() const {
 }
 
 std::string ElementwiseForm::label() const {
-  const std::string name(short_name(dtype));
-  if (row_dims == 0) return name + " dense";
-  return name + (vectorised ? " vector" : " element") + (row_dims == 1 ? "" : " rows-nd");
+  return std::string(short_name(dtype)) + (vectorised ? " vector" : " element") +
+         (row_dims == 0   ? " dense"
+          : row_dims == 1 ? ""
+                          : " rows-nd");
 }
 
 std::vector<std::string> elementwise_constants() {

@@ -72,7 +72,7 @@ struct ElementwiseForm {
   LaunchPolicy policy;
 
   std::int64_t elements_per_access() const;
-  std::string label() const;  ///< Such as "bf16 dense".
+  std::string label() const;  ///< Such as "bf16 vector dense".
   bool plain() const { return vectorised && row_dims <= 1; }
 };
 
