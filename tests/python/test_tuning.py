@@ -64,8 +64,8 @@ def test_what_is_saved_replaces_the_same_operator_on_the_same_architecture(tmp_p
     tuning.save(file, "sm_90a", "swish", {"f32": B})
     tuning.save(file, "gfx90a", "swish", {"f32": B})
     assert file.read_text().splitlines() == [
-        "sm_90a swish f32 threads=512 rows=1",
-        "gfx90a swish f32 threads=512 rows=1",
+        "sm_90a swish f32 threads=512 rows=1 bytes=16",
+        "gfx90a swish f32 threads=512 rows=1 bytes=16",
     ]
 
 
