@@ -16,13 +16,17 @@ def interleaved(
     rounds: int,
     between: Callable[[int], None] = lambda round: None,
 ) -> dict[str, list[float]]:
-    """One sample of every side in each round, begun with another side each time. A timer gets the
-    round's number and gives seconds per call; `between` runs before each round."""
+    """One sample of every side in each round. A timer gets the round's number and gives seconds per
+    call; `between` runs before each round.
+
+    Each round begins with another side, and every other one runs backwards: with three sides each comes
+    first, second and last as often as the others, and as often after the one neighbour as after the other.
+    """
     samples: dict[str, list[float]] = {name: [] for name in timers}
-    names = list(timers)
     for number in range(rounds):
         between(number)
-        start = number % len(names)
+        names = list(timers) if number % 2 == 0 else list(reversed(timers))
+        start = number // 2 % len(names)
         for name in names[start:] + names[:start]:
             samples[name].append(timers[name](number))
     return samples

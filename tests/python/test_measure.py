@@ -181,3 +181,34 @@ def test_a_setting_that_a_timed_call_changes(context, monkeypatch):
     finally:
         flags.restore(before)
     assert refuted.value.reason == "flags-changed"
+
+
+def test_every_side_is_followed_by_the_same_work_and_begins_at_every_set(context, monkeypatch):
+    """A sample finds what the one before left in caches and allocators: nobody may leave less."""
+    looked, begun = [], {}
+    shape = measure._Shape(context, (64, 64), 1e12, lambda text: None)
+    real = shape._as_expected
+
+    def as_expected(chosen, outputs):
+        looked.append(len(chosen))
+        return real(chosen, outputs)
+
+    def interleaved(timers, rounds, between=lambda round: None):
+        samples = {name: [] for name in timers}
+        for number in range(rounds):
+            between(number)
+            for name, timer in timers.items():
+                begun.setdefault(name, set()).add(shape.position)
+                before = len(looked)
+                samples[name].append(timer(number))
+                if between.__module__ == measure.__name__:
+                    assert len(looked) == before + 1, name
+        return samples
+
+    monkeypatch.setattr(shape, "_as_expected", as_expected)
+    monkeypatch.setattr(measure.sampling, "interleaved", interleaved)
+    monkeypatch.setattr(measure, "ROUND_SECONDS", 0.2)
+    shape.measure()
+    assert len(shape.sets) > 2
+    for name in shape.functions:
+        assert begun[name] == set(range(len(shape.sets))), name

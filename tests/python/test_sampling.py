@@ -59,10 +59,40 @@ def test_a_constant_speed_is_the_same():
     assert session(1, "quiet") == "SAME"
 
 
-def test_everyone_begins_a_round_in_turn():
+def test_between_comes_before_each_round_and_every_timer_knows_the_round():
+    told = []
+    timers = {name: lambda number, name=name: told.append((name, number)) or 1.0 for name in "abc"}
+    samples = interleaved(timers, 4, lambda number: told.append(("between", number)))
+    assert [name for name, _ in told[::4]] == ["between"] * 4
+    assert [number for _, number in told] == [n for n in range(4) for _ in range(4)]
+    assert samples == {name: [1.0] * 4 for name in "abc"}
+
+
+def test_every_side_comes_in_every_place_and_after_every_other():
+    """Within a round; whatever one side leaves behind is then found by all others alike."""
     order = []
-    timers = {name: lambda number, name=name: order.append(name) or 1.0 for name in "abc"}
-    before = []
-    samples = interleaved(timers, 4, before.append)
-    assert order == [*"abc", *"bca", *"cab", *"abc"]
-    assert before == [0, 1, 2, 3] and all(len(one) == 4 for one in samples.values())
+    interleaved({name: lambda _, name=name: order.append(name) or 1.0 for name in "abc"}, 12)
+    rounds = ["".join(order[i : i + 3]) for i in range(0, 36, 3)]
+    assert all(sorted(names) == list("abc") for names in rounds)
+    assert all([names[i] for names in rounds].count(side) == 4 for i in range(3) for side in "abc")
+    pairs = [names[i : i + 2] for names in rounds for i in range(2)]
+    assert all(pairs.count(first + second) == 4 for first in "abc" for second in "abc" if first != second)  # fmt: skip
+
+
+def test_a_side_that_leaves_something_behind_changes_no_verdict():
+    """Every sample is longer after the baseline's, as after one that has filled the caches."""
+    for seed in range(RUNS):
+        generator = numpy.random.default_rng(seed)
+        last = []
+
+        def timer(name, last=last, generator=generator):
+            def sample(number):
+                longer = 1.04 if last == ["eager"] else 1.0
+                last[:] = [name]
+                return longer * noise(generator, "quiet")
+
+            return sample
+
+        timers = {name: timer(name) for name in (CANDIDATE, AGAIN, "eager")}
+        _noise, found = verdicts(interleaved(timers, ROUNDS), seed)
+        assert found["eager"]["verdict"] in ("SAME", "AMBIGUOUS")
