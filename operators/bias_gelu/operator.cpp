@@ -11,7 +11,7 @@ const Operator& bias_gelu_operator() {
     Operator description;
     description.name_space = "truefuse";
     description.name = "bias_gelu";
-    description.schema = "bias_gelu(Tensor x, Tensor bias, *, str approximate) -> Tensor";
+    description.schema = "bias_gelu(Tensor x, Tensor bias, str approximate) -> Tensor";
     description.contract = Contract::parse(
         "x: f32|f64|f16|bf16 [rows.., hidden] rows-strided; "
         "bias: like x [hidden] strided; "

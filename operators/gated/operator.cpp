@@ -24,12 +24,12 @@ Texts forward_texts(const std::string& name, const Kind& kind) {
   const std::string form = kind.geglu ? "approximate: \"tanh\"|\"none\"; " : "";
   const std::string rounding = "gate_rounding: \"none\"|\"storage\" ";
   if (kind.packed) {
-    return {
-        name + "(Tensor packed, *, str packing, " + approximate + "str gate_rounding) -> Tensor",
-        std::string("packed: f32|f64|f16|bf16 [rows.., 2*hidden] strided; packing: ") + kPackings +
-            "; " + form + rounding + "-> out: like packed [rows.., hidden] contiguous"};
+    return {name + "(Tensor packed, str packing, " + approximate + "str gate_rounding) -> Tensor",
+            std::string("packed: f32|f64|f16|bf16 [rows.., 2*hidden] strided; packing: ") +
+                kPackings + "; " + form + rounding +
+                "-> out: like packed [rows.., hidden] contiguous"};
   }
-  return {name + "(Tensor gate, Tensor up, *, " + approximate + "str gate_rounding) -> Tensor",
+  return {name + "(Tensor gate, Tensor up, " + approximate + "str gate_rounding) -> Tensor",
           "gate: f32|f64|f16|bf16 [rows.., hidden] strided; "
           "up: like gate [rows.., hidden] strided; " +
               form + rounding + "-> out: like gate [rows.., hidden] contiguous"};

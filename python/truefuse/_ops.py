@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch.compiler import is_dynamo_compiling as _is_traced
 
 from truefuse import _native  # noqa: F401  (registers torch.ops.truefuse)
 
-_bias_gelu = torch.ops.truefuse.bias_gelu.default
-_swish = torch.ops.truefuse.swish.default
-_swiglu = torch.ops.truefuse.swiglu.default
-_geglu = torch.ops.truefuse.geglu.default
-_swiglu_packed = torch.ops.truefuse.swiglu_packed.default
-_geglu_packed = torch.ops.truefuse.geglu_packed.default
-_gdn_decode = torch.ops.truefuse.gdn_decode.default
+
+def _pair(name: str) -> tuple[Any, Any]:
+    """The operator, which torch.compile knows, and the function behind it, which is called a third of a
+    microsecond sooner. Options go by place there, which PyTorch finds sooner than names."""
+    operator = getattr(torch.ops.truefuse, name).default
+    return operator, operator._op
+
+
+_bias_gelu, _bias_gelu_now = _pair("bias_gelu")
+_swish, _swish_now = _pair("swish")
+_swiglu, _swiglu_now = _pair("swiglu")
+_geglu, _geglu_now = _pair("geglu")
+_swiglu_packed, _swiglu_packed_now = _pair("swiglu_packed")
+_geglu_packed, _geglu_packed_now = _pair("geglu_packed")
+_gdn_decode, _gdn_decode_now = _pair("gdn_decode")
 
 
 def bias_gelu(x: torch.Tensor, bias: torch.Tensor, *, approximate: str) -> torch.Tensor:
@@ -38,7 +49,7 @@ def bias_gelu(x: torch.Tensor, bias: torch.Tensor, *, approximate: str) -> torch
     ``bias`` are kept in float32 (float64 for float64) and added in a fixed order, so every run gives
     the same bits.
     """
-    return _bias_gelu(x, bias, approximate=approximate)
+    return (_bias_gelu if _is_traced() else _bias_gelu_now)(x, bias, approximate)
 
 
 def swish(x: torch.Tensor) -> torch.Tensor:
@@ -55,7 +66,7 @@ def swish(x: torch.Tensor) -> torch.Tensor:
     The gradient is ``sigmoid(x) (1 + x sigmoid(-x))`` times the incoming one, whose strides are read
     as they are; it is 0.5 at 0, 1 and 0 at the infinities.
     """
-    return _swish(x)
+    return (_swish if _is_traced() else _swish_now)(x)
 
 
 def swiglu(gate: torch.Tensor, up: torch.Tensor, *, gate_rounding: str) -> torch.Tensor:
@@ -74,7 +85,7 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor, *, gate_rounding: str) -> torch
     Raises:
         RuntimeError: what the contract does not allow, in a sentence that names the argument.
     """
-    return _swiglu(gate, up, gate_rounding=gate_rounding)
+    return (_swiglu if _is_traced() else _swiglu_now)(gate, up, gate_rounding)
 
 
 def geglu(
@@ -85,7 +96,7 @@ def geglu(
     Args:
         approximate: ``"tanh"`` or ``"none"``, as for :func:`bias_gelu`.
     """
-    return _geglu(gate, up, approximate=approximate, gate_rounding=gate_rounding)
+    return (_geglu if _is_traced() else _geglu_now)(gate, up, approximate, gate_rounding)
 
 
 def swiglu_packed(packed: torch.Tensor, *, packing: str, gate_rounding: str) -> torch.Tensor:
@@ -101,16 +112,16 @@ def swiglu_packed(packed: torch.Tensor, *, packing: str, gate_rounding: str) -> 
     Returns:
         ``[..., hidden]``, contiguous. The gradient of ``packed`` is one contiguous tensor.
     """
-    return _swiglu_packed(packed, packing=packing, gate_rounding=gate_rounding)
+    call = _swiglu_packed if _is_traced() else _swiglu_packed_now
+    return call(packed, packing, gate_rounding)
 
 
 def geglu_packed(
     packed: torch.Tensor, *, packing: str, approximate: str, gate_rounding: str
 ) -> torch.Tensor:
     """``gelu(gate) * up`` for gate and up in one tensor: see :func:`swiglu_packed`."""
-    return _geglu_packed(
-        packed, packing=packing, approximate=approximate, gate_rounding=gate_rounding
-    )
+    call = _geglu_packed if _is_traced() else _geglu_packed_now
+    return call(packed, packing, approximate, gate_rounding)
 
 
 def gdn_decode(
@@ -157,7 +168,7 @@ def gdn_decode(
         RuntimeError: what the contract or the layouts do not allow, in a sentence that names the
             argument, before anything is written; also if a gradient is required.
     """
-    return _gdn_decode(
+    return (_gdn_decode if _is_traced() else _gdn_decode_now)(
         qkvz, ba, conv_state, state, conv_weight, conv_bias, A_log, dt_bias, norm_weight,
         qkvz_layout=qkvz_layout, state_layout=state_layout, num_k_heads=num_k_heads,
         num_v_heads=num_v_heads, head_k_dim=head_k_dim, head_v_dim=head_v_dim, rounding=rounding,
