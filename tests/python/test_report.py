@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -82,6 +83,22 @@ def test_schema_forbids_acceptance_with_an_open_gate(accepted, status):
     data = copy.deepcopy(accepted.to_json())
     data["gates"][2]["status"] = status
     assert not VALIDATOR.is_valid(data)
+
+
+def test_schema_forbids_acceptance_on_a_simulated_device(accepted):
+    data = accepted.to_json()
+    data["device"] = "sim:wave64"
+    assert not VALIDATOR.is_valid(data)
+
+
+def test_junit_is_xml_whatever_the_texts_hold(accepted, tmp_path):
+    accepted.case = "a\x00b"
+    accepted.results[0].status = Status.FAIL
+    accepted.results[0].summary = accepted.results[0].got = "\x1b[31m \ud800 \uffff <&> é 🎉"
+    report.write_junit(accepted, tmp_path / "junit.xml")
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert suite[0][0].get("message") == "\ufffd[31m \ufffd \ufffd <&> é 🎉"
+    assert suite.get("name").startswith("truefuse check a\ufffdb on cpu")
 
 
 def test_rejected_candidate_is_not_timed(quick):
