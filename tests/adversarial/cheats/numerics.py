@@ -79,6 +79,18 @@ def guesses_the_axis():
     return checked(candidate)
 
 
+def unsteady_reference():
+    """What atomics in a reference do."""
+    calls = 0
+
+    def reference(x, bias):
+        nonlocal calls
+        calls += 1
+        return subject.swish_bias_reference(x, bias) * (1 + 1e-12 * calls)
+
+    return reference
+
+
 def round_inputs(*given):
     """Multiples of 1/8: bfloat16 holds them all."""
     inputs = subject.swish_bias_inputs(*given)
@@ -115,6 +127,12 @@ ROWS = (
         "reference",
         lambda: checked(lambda x, bias: torch.zeros_like(x)),
         changes=lambda: {"reference": lambda x, bias: 0 * x * bias},
+    ),
+    Row(
+        "N14 a reference that does not repeat itself",
+        "reference",
+        lambda: honest,
+        changes=lambda: {"reference": unsteady_reference()},
     ),
     Row(
         "A10 inputs on which lower precision does not show",
