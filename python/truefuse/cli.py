@@ -58,7 +58,9 @@ def check(
     device: Annotated[
         str, typer.Option(help="cpu, cuda, cuda:N (also for ROCm, DCU), sim:wave32, sim:wave64.")
     ] = "cpu",
-    seed: Annotated[int, typer.Option(help="Of every random input.")] = DEFAULT_SEED,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Of every random input.")
+    ] = DEFAULT_SEED,
     output: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
     gate: Annotated[
         list[str] | None, typer.Option(help="Run only this gate (repeatable); never accepts.")
@@ -143,7 +145,9 @@ def debug(
         str, typer.Argument(help="An operator's name, its folder, or a case file (.py).")
     ],
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N (also for ROCm, DCU).")] = "cpu",
-    seed: Annotated[int, typer.Option(help="Of every random input.")] = DEFAULT_SEED,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Of every random input.")
+    ] = DEFAULT_SEED,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds for loading the case and for each step.")
     ] = None,

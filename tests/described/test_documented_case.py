@@ -37,7 +37,7 @@ def run(case, gate):
 
 
 @pytest.mark.parametrize(
-    "gate", ["reference", "contract", "numerics", "special", "training", "gradients"]
+    "gate", ["reference", "contract", "numerics", "special", "training", "gradients", "compile"]
 )
 def test_it_passes(case, gate):
     found = run(case, gate)

@@ -93,6 +93,7 @@ def test_check_as_json(run, tmp_path):
         (["check", "{case}", "--gate", "luck"], ["unknown gate 'luck'", "numerics"]),
         (["check", "{case}", "--sede", "1"], ["No such option", "--sede", "--seed", "--output"]),
         (["check", "{case}", "--seed", "x"], ["--seed", "integer"]),
+        (["check", "{case}", "--seed", "-1"], ["--seed", "0"]),
         (["check"], ["Missing argument", "operator"]),
         (["chek"], ["No such command 'chek'", "check", "compile", "cache", "doctor", "ops"]),
         (["check", "{case}", "--share", "2"], ["--share is 2.0", "at most 1"]),
