@@ -159,7 +159,9 @@ class _Shape:
                 sets.move_on()
 
         timers = {name: self._timer(name, batch) for name in self.functions}
+        begin, before = time.perf_counter(), company.waited()
         samples = sampling.interleaved(timers, rounds, between)
+        waited = _share(before, company.waited(), time.perf_counter() - begin)
         self._alone()
         self._as_fast_on_new_contents()
         self._clocks_agree(batch)
@@ -178,6 +180,7 @@ class _Shape:
             "bandwidth_share": moved / stats.median(samples[CANDIDATE]) / self.peak,
             "candidate": self._side(CANDIDATE, samples),
             "noise": noise,
+            "waited": waited,
             "baselines": [
                 {"name": name, **self._side(name, samples), **found[name]}
                 for name in case.baselines
@@ -365,6 +368,15 @@ class _Shape:
             f"{list(self.size)}: {seconds * 1e6:.4g} µs for {operations:.4g} operations",
             f"at least {least * 1e6:.4g} µs: a matrix product was seen to do {rate:.4g} a second",
         )
+
+
+def _share(before: float | None, after: float | None, passed: float) -> float | None:
+    """Of the time that has passed; more than 1 where several threads have waited."""
+    if before is None or after is None:
+        return None
+    return (
+        max(0.0, after - before) / passed
+    )  # the waiting of a thread that has ended is not counted
 
 
 def _largest(tensor: torch.Tensor) -> float:

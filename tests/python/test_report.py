@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import standin
 
-from truefuse import check, report
+from truefuse import check, report, terminal
 from truefuse.verdict import Result, Status, Verdict, combine, exit_code
 
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(report.SCHEMA_PATH.read_text()))
@@ -181,6 +181,16 @@ def test_page_is_self_contained(accepted, tmp_path):
     assert "script" not in parser.tags and "svg" in parser.tags
     assert not re.search(r"url\(|@import|https?://", text)
     assert text.count("not shown") == sum(not row["evidence"] for row in accepted.acceptance)
+
+
+@pytest.mark.parametrize(("waited", "said"), [(1.4, True), (0.02, False), (None, False)])
+def test_a_busy_machine_is_named(accepted, tmp_path, capsys, waited, said):
+    accepted.performance["shapes"][0]["waited"] = waited
+    data = accepted.to_json()
+    VALIDATOR.validate(data)
+    terminal.show_timing(terminal.Screen(), data["performance"])
+    texts = (capsys.readouterr().out, report.write(accepted, tmp_path)[1].read_text("utf-8"))
+    assert [("140%" in text, "machine was busy" in text) for text in texts] == [(said, said)] * 2
 
 
 def test_layouts_are_drawn_in_a_picture_of_their_own(accepted, tmp_path, monkeypatch):
