@@ -199,7 +199,10 @@ def mebibytes(count: int | None) -> str:
 
 def show_verdict(screen: Screen, report: Report, page: str) -> None:
     screen.line()
+    undecided = any(one.status is Status.UNKNOWN for one in report.results)
+    partly = report.verdict is Verdict.UNKNOWN and not undecided
     screen.line(
-        f"{report.verdict.value} on {report.device} · {page} · replay: {report.replay}",
+        f"{report.verdict.value} on {report.device}{' (not all gates ran)' if partly else ''} · {page} · "
+        f"replay: {report.replay}",
         VERDICT_STYLES[report.verdict],
     )
