@@ -21,7 +21,7 @@ LEFT_OUT: dict[str, str] = {
     "A7": "a lint that turned away honest graph replays: no lint is used here",
     "N5": "TF32 in matmul: only on a GPU with tensor cores; A10 is the same fault on any device",
     "N6": "a tolerance keyed on the wrong dtype: the rule here has one table, tested in N4 and N7",
-    "N11": "32-bit offsets: needs more than 2^31 elements; the GPU tests of each operator have them",
+    "N11 at its real size": "needs more than 2^31 elements; the GPU tests of each operator have them",
     "N12": "experts with unequal load: no such operator",
     "N15, M1-M4": "whole models: the comparison of models has its own tests",
     "N16": "timing on zeros: both sides get the same inputs by construction",
