@@ -7,6 +7,7 @@
 
 #include <truefuse/capi/answer.h>
 #include <truefuse/capi/truefuse.h>
+#include <truefuse/contract/contract.h>
 #include <truefuse/core/error.h>
 #include <truefuse/gpu/kernel_table.h>
 #include <truefuse/jit/build.h>
@@ -186,6 +187,10 @@ char* truefuse_operators(void) {
     for (const Operator* op : registered_operators()) capi::write_operator(json, *op);
     json.end_array();
   });
+}
+
+char* truefuse_contract(const char* text) {
+  return capi::answer([&](JsonWriter& json) { json.raw(Contract::parse(text).json()); });
 }
 
 char* truefuse_toolchains(void) {

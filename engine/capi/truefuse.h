@@ -22,6 +22,9 @@ TRUEFUSE_EXPORT void truefuse_set_search_paths(const char* torch_lib, const char
 /// [{namespace, name, schema, summary, contract, variants: [{label, kernel, shown}]}]
 TRUEFUSE_EXPORT char* truefuse_operators(void);
 
+/// What a contract's text says (Contract::json), or what is wrong with it.
+TRUEFUSE_EXPORT char* truefuse_contract(const char* text);
+
 /// [{name, found, path, version, works, problem, remedy, default_arch}]
 TRUEFUSE_EXPORT char* truefuse_toolchains(void);
 

@@ -62,6 +62,7 @@ _set_search_paths = _declare(
     "truefuse_set_search_paths", ctypes.c_char_p, ctypes.c_char_p, result=None
 )
 _operators = _declare("truefuse_operators")
+_contract = _declare("truefuse_contract", ctypes.c_char_p)
 _toolchains = _declare("truefuse_toolchains")
 _refusal = _declare("truefuse_refusal", ctypes.c_char_p, ctypes.c_char_p)
 _compile = _declare(
@@ -115,6 +116,11 @@ def version() -> str:
 def operators() -> list[dict[str, Any]]:
     """All registered operators: namespace, name, schema, summary, contract, variants."""
     return _answer(_operators())
+
+
+def contract(text: str) -> dict[str, Any]:
+    """A contract as data. Raises RuntimeError that says what is wrong with the text, and where."""
+    return _answer(_contract(text.encode()))
 
 
 def toolchains() -> list[dict[str, Any]]:

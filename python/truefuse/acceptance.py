@@ -7,9 +7,13 @@ from typing import Any
 
 import torch
 
+from truefuse import command_line
 from truefuse.verdict import Result, Status
 
 Evidence = str | None
+_NOT_OURS = (
+    "nothing: the case names no operator whose kernels truefuse compiles, keeps and launches"
+)
 # The operators that `truefuse ab` can put into a model, and a model that has them.
 SWAPPED = {"bias_gelu": "tiny-gpt2", "swiglu": "tiny-llama", "gdn_decode": "tiny-qwen3.5"}
 
@@ -27,7 +31,7 @@ def points(
     by_gate = {result.gate: result for result in results}
     again = replay
     on_gpu = device.type == "cuda"
-    gpu = f"truefuse check {target} --device cuda" if not on_gpu else again
+    gpu = again if on_gpu else command_line.of("check", target, "cuda")
 
     def passed(gate: str) -> Evidence:
         return _passed_on(by_gate, gate)
@@ -41,7 +45,7 @@ def points(
         ("Errors for device, dtype, shape and layout are clear", passed("contract"), again),
         ("An empty input launches nothing", _nothing_launched(by_gate), gpu),
         ("Work goes to the current stream", _passed_on(by_gate, "streams"), gpu),
-        ("Launch status checked", None, "make gpu"),
+        ("Launch status checked", None, "make gpu" if operator else _NOT_OURS),
         ("Random and edge tests pass", all_passed("edges", "numerics", "special", "drift"), again),
         (
             "Benchmark synchronised on both sides",
@@ -52,9 +56,7 @@ def points(
         (
             "The cache key holds source and runtime fingerprints",
             None,
-            f"truefuse cache why {operator.split('::')[-1]}"
-            if operator
-            else "nothing: the case names no operator whose kernels truefuse keeps",
+            f"truefuse cache why {operator.split('::')[-1]}" if operator else _NOT_OURS,
         ),
         ("No build product in the source tree", _clean_sources(by_gate), again),
         ("Real shapes", _real_shapes(performance), again),

@@ -21,6 +21,7 @@ from truefuse.context import Results, describe, short, tensors
 
 ALWAYS_ALLOWED_ULPS = 2.0
 SCARCITY = 3.0
+CANCELLED_ULPS = 64.0  # of the yardstick: digits are lost that no rounding of a result explains
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Ruler:
             "binade",
             f"{got.binade_max[worst]:.3g} ulp",
             f"at most {bound[worst]:.3g} ulp where |result| is in 2^{exponent} "
-            f"({self._measures(worst)})",
+            f"({self._measures(worst)}){self._advice(worst)}",
             place,
         )
 
@@ -106,6 +107,15 @@ class Ruler:
         if texts["yardstick"] == texts["eager"]:
             del texts["yardstick"]
         return ", ".join(f"{name}: {text}" for name, text in texts.items())
+
+    def _advice(self, binade: int) -> str:
+        """Of two sides that have lost most digits one is soon twice as far off as the other."""
+        if self.reference.scale is not None or self.yardstick.binade_max[binade] < CANCELLED_ULPS:
+            return ""
+        return (
+            "; where summands cancel, errors can count in ulp of their size, if the case says it: "
+            "`scale`, `gradient_scale`"
+        )
 
     def _row(self, got: Summary) -> Violation | None:
         if not got.row_max.numel():

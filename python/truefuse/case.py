@@ -117,8 +117,9 @@ class Case:
     # Whether the operator's shipped variants are those that the sizes here ask for: then the simulator
     # compiles them ahead, on all cores.
     uses_shipped_variants: bool = True
-    # A contract in its JSON form, for a candidate that is not a registered operator.
-    contract: dict[str, Any] | None = None
+    # What a candidate accepts that is no registered operator: in the language of contracts, or as the
+    # data that `truefuse ops --json` shows.
+    contract: str | Mapping[str, Any] | None = None
 
     # (inputs, mode) -> flat list of mpmath numbers: beyond float64, to judge float64 itself.
     exact: Callable[[Inputs, Mode], list[Any]] | None = None
@@ -134,9 +135,9 @@ class Case:
         for name in ("gradients", "mutates"):
             if isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} is a string; it must be a tuple of argument names")
-        if self.contract is not None and not isinstance(self.contract, Mapping):
+        if self.contract is not None and not isinstance(self.contract, (str, Mapping)):
             raise ValueError(
-                f"contract is {self.contract!r}; it must be a dict, as `truefuse ops --json` shows them"
+                f"contract is {self.contract!r}; it must be a text such as 'x: f32 [rows.., hidden] strided'"
             )
         if self.gradients and self.mutates:
             raise ValueError(

@@ -43,6 +43,8 @@ def complaint(case: Case) -> str | None:
         value = getattr(case, name)
         if not _is_sequence(value) or not all(_all(size, int) for size in value):
             return f"{name} is {_what(value)}; it must be a tuple of sizes, as ((3, 8), (5, 7))"
+    if isinstance(case.contract, Mapping) and not {"text", "arguments"} <= case.contract.keys():
+        return f"contract is {_what(case.contract)}; it must be a text such as 'x: f32 [rows.., hidden] strided'"
     if case.timed_dtype not in case.dtypes:
         return (
             f"timing_dtype is {case.timed_dtype}, which is none of its dtypes "
@@ -84,6 +86,7 @@ def _call_complaint(
                     return f"{field} names {name}, which is no tensor; make_inputs gives {', '.join(inputs)}"
         for mode in case.modes:
             found = _misfit(case, inputs, mode) or _breach(case, inputs, mode, contract)
+            found = found or _of_another(case, inputs, mode, contract)
             if found:
                 return found
     return None
@@ -105,6 +108,23 @@ def _misfit(case: Case, inputs: Inputs, mode: Mode) -> str | None:
                 f"{label}{signature} cannot be called with {_call(inputs, mode)}: {error}. What make_inputs "
                 "gives comes in its order, then each of modes by name"
             )
+    return None
+
+
+def _of_another(
+    case: Case, inputs: Inputs, mode: Mode, contract: Mapping[str, Any] | None
+) -> str | None:
+    """The case's own contract has other arguments than its calls."""
+    if case.contract is None or contract is None:
+        return None
+    optional = {argument["name"]: argument["optional"] for argument in contract["arguments"]}
+    for key in (*inputs, *mode):
+        if key not in optional:
+            where = "make_inputs gives" if key in inputs else "modes give"
+            return f"{where} {key}; the arguments of its contract are {', '.join(optional)}"
+    for name, may_be_left_out in optional.items():
+        if name not in inputs and name not in mode and not may_be_left_out:
+            return f"neither make_inputs nor modes give {name}, which its contract has"
     return None
 
 

@@ -4,6 +4,7 @@ of their own."""
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import traceback
@@ -57,7 +58,9 @@ def check(
     device: Annotated[
         str, typer.Option(help="cpu, cuda, cuda:N (also for ROCm, DCU), sim:wave32, sim:wave64.")
     ] = "cpu",
-    seed: Annotated[int, typer.Option(help="Of every random input.")] = DEFAULT_SEED,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Of every random input.")
+    ] = DEFAULT_SEED,
     output: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
     gate: Annotated[
         list[str] | None, typer.Option(help="Run only this gate (repeatable); never accepts.")
@@ -74,15 +77,13 @@ def check(
     """Run every gate, then measure if all passed, in a process of its own.
 
     Exit: 0 accept, 1 reject, 2 usage, 3 unknown, 4 a gate could not prove itself, 5 device."""
-    from truefuse import environment, gates, report, supervise, terminal
+    from truefuse import environment, report, supervise, terminal
     from truefuse.verdict import exit_code
 
-    gate_names = gates.names()
     chosen_device = torch.device("cpu")
     if device.startswith("sim:"):
         from truefuse import simulate_check
 
-        gate_names = simulate_check.names()
         try:
             simulate_check.require_device(device)
         except ValueError as error:
@@ -90,13 +91,14 @@ def check(
     else:
         chosen_device = _device(device)
         device = str(chosen_device)
-    unknown = [name for name in gate or [] if name not in gate_names]
+    request = supervise.Request(operator, device, seed, tuple(gate or ()), share, time_limit)
+    gate_names = request.gates()
+    unknown = [name for name in request.only if name not in gate_names]
     if unknown:
         refuse(f"unknown gate '{unknown[0]}'. Gates: {', '.join(gate_names)}.")
     if share is not None and not 0 < share <= 1:
         refuse(f"--share is {share}; it is a part of the time, more than 0 and at most 1.")
-    if time_limit is not None and not time_limit > 0:
-        refuse(f"--time-limit is {time_limit}; it is seconds, more than 0.")
+    _time_limit(time_limit)
     try:
         output.mkdir(parents=True, exist_ok=True)
         report.remove(output)  # A crash must not leave an older verdict in its place.
@@ -107,7 +109,6 @@ def check(
     if not as_json:
         screen.line(environment.one_line(environment.describe(chosen_device)), "dim")
         screen.line(f"truefuse check {operator} · device {device} · seed {seed}")
-    request = supervise.Request(operator, device, seed, tuple(gate or ()), share, time_limit)
     try:
         found = supervise.run(request, on_result, progress)
     except supervise.NoCase as error:
@@ -144,7 +145,9 @@ def debug(
         str, typer.Argument(help="An operator's name, its folder, or a case file (.py).")
     ],
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N (also for ROCm, DCU).")] = "cpu",
-    seed: Annotated[int, typer.Option(help="Of every random input.")] = DEFAULT_SEED,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Of every random input.")
+    ] = DEFAULT_SEED,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds for loading the case and for each step.")
     ] = None,
@@ -155,6 +158,7 @@ def debug(
     from truefuse import debugging
     from truefuse.terminal import Screen
 
+    _time_limit(time_limit)
     events = debugging.of_child(operator, _device(device), seed, time_limit)
     raise typer.Exit(debugging.walk(events, Screen()))
 
@@ -172,6 +176,10 @@ def compare(
     from truefuse import regression
     from truefuse.terminal import Screen
 
+    if not 0 <= threshold < math.inf:
+        refuse(
+            f"--threshold is {threshold}; it is a part of the time, 0.03 for 3 %, and not negative."
+        )
     try:
         found = regression.compare(regression.read(old), regression.read(new), threshold)
     except regression.Unreadable as error:
@@ -386,6 +394,11 @@ def _device(name: str) -> torch.device:
         text = f"device '{name}' is not here. Devices: {', '.join(choices)}{hint}."
         refuse(text, code=5 if name.startswith("cuda") else 2)
     return torch.device("cuda:0" if name == "cuda" else name)
+
+
+def _time_limit(seconds: float | None) -> None:
+    if seconds is not None and not seconds > 0:
+        refuse(f"--time-limit is {seconds}; it is seconds, more than 0.")
 
 
 def _operator(name: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a process does when nobody calls: a candidate's thread that goes on working takes the processors from
-whoever is timed after it.
+whoever is timed after it. And what others do meanwhile: a parallel call waits for the last of its threads, which
+stands in line for a processor.
 
 Counted is processor time of the whole process, and of those that it has started. A runtime's own threads wait actively for a while after a
 parallel call, the baseline's as the candidate's: so long after the last call nothing may go on, and right after
@@ -29,6 +30,19 @@ def busy(seconds: float = WATCHED) -> float:
         after - before.get(process, 0.0) for process, after in _seconds_of_descendants().items()
     ]
     return (own + sum(theirs)) / passed
+
+
+def waited() -> float | None:
+    """Seconds that this process's threads have been ready to run while others had the processors, all threads
+    together; None where the system does not count them."""
+    total, counts = 0, False
+    for path in Path("/proc/self/task").glob("*/schedstat"):
+        try:
+            total += int(path.read_text().split()[1])
+        except (OSError, LookupError, ValueError):
+            continue  # a thread that has ended
+        counts = True
+    return total / 1e9 if counts else None
 
 
 def _seconds_of_descendants() -> dict[int, float]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from truefuse import command_line
 from truefuse.case import Case, Inputs, Mode, Size
 from truefuse.compare import Reference
 
@@ -43,7 +44,7 @@ class Context:
     device: torch.device
     seed: int
     target: str = ""  # the case as it was named on the command line
-    contract: dict[str, Any] | None = None
+    contract: Mapping[str, Any] | None = None
     loading_changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `flags`
     at_start: dict[str, Any] = field(default_factory=dict)  # `flags` before the first call
     _dtypes: dict[str, dict[str, torch.dtype]] = field(default_factory=dict, repr=False)
@@ -53,8 +54,11 @@ class Context:
 
     def replay(self, gate: str | None = None) -> str:
         """A command that shows the same again."""
-        command = f"truefuse check {self.target} --device {self.device} --seed {self.seed}"
-        return f"{command} --gate {gate}" if gate else command
+        return self.command(str(self.device), gate)
+
+    def command(self, device: str, gate: str | None) -> str:
+        chosen = ("--gate", gate) if gate else ()
+        return command_line.of("check", self.target, device, self.seed, *chosen)
 
     def generator(self, *labels: object) -> torch.Generator:
         """Depends on the seed and the labels only, not on what ran before."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from truefuse import acceptance, case_check, supervise, worker
+from truefuse import acceptance, case_check, command_line, supervise, worker
 from truefuse import case as cases
 from truefuse.context import CandidateRaised, Context, describe, mode_name, short
 from truefuse.gates import compiled, edges, numerics, run_one, special
@@ -76,7 +76,7 @@ def events(
     yield {"kind": "step", "name": supervise.LOAD}
     try:
         case = cases.load(target)
-        contract = case.contract or contract_of(case.operator)
+        contract = contract_of(case)
         with torch.no_grad():
             case_check.ask(case, device, contract)
         context = Context(case, device, seed, target, contract)
@@ -113,13 +113,14 @@ def _failure(text: str, indent: int = 2) -> Event:
 
 
 def _again(target: str, device: torch.device, seed: int) -> Event:
-    return _line(f"again: truefuse debug {target} --device {device} --seed {seed}", indent=2)
+    return _line(f"again: {command_line.of('debug', target, str(device), seed)}", indent=2)
 
 
 def main() -> None:
     """The child: the one argument is the request as JSON; events go to the pipe that it names."""
     faulthandler.enable()
     request, send = worker.answering()
+    worker.end_with_parent()
     for event in events(request["target"], torch.device(request["device"]), request["seed"]):
         send(event.pop("kind"), **event)
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from truefuse import arithmetic, bandwidth, company, flags, graphtime, memory, sampling, stats
-from truefuse.case import Inputs, Size
-from truefuse.context import Context, Results, copies, is_floating, mode_name, short
+from truefuse.case import Inputs, Mode, Size
+from truefuse.context import Context, Results, copies, describe, is_floating, mode_name, short
 from truefuse.gates.edges import coarse_error
 from truefuse.gates.outputs import same_results
 from truefuse.gates.remembered import one_of_many
@@ -67,6 +67,8 @@ def measure(
             shapes.append(
                 _Shape(context, size, peak, lambda t, text=text: progress(f"{text} {t}")).measure()
             )
+        progress("other dtypes and modes")
+        _right_in_others(context)
         for name, (was, now) in flags.changed_since(context.at_start, context.device).items():
             raise Refuted(
                 "flags-changed", f"{name}: {was} became {now}", "settings as at the start"
@@ -100,6 +102,37 @@ def amdahl(shape: dict[str, Any], shares: tuple[float, ...]) -> dict[str, Any]:
     }
 
 
+def _right_in_others(context: Context) -> None:
+    """What is timed is of one dtype and one mode, the verdict is of all: each once at the largest size."""
+    case = context.case
+    size = max(case.timing_sizes, key=math.prod)
+    calls = [(dtype, case.timed_mode) for dtype in case.dtypes if dtype != case.timed_dtype]
+    calls += [(case.timed_dtype, mode) for mode in case.modes if mode != case.timed_mode]
+    for dtype, mode in calls:
+        inputs = context.inputs(size, dtype, case.kinds[0], "timing")
+        if _far_from_yardstick(context, inputs, mode, context.candidate(inputs, mode)):
+            raise Refuted(
+                "timed-output-wrong",
+                f"far from the yardstick: {describe(inputs, mode)}",
+                "a result near mathematics in every dtype and mode at a size that is timed",
+            )
+
+
+def _far_from_yardstick(context: Context, inputs: Inputs, mode: Mode, results: Results) -> bool:
+    theirs = context.yardstick(inputs, mode)
+    for name, tensor in results.items():
+        if tensor.is_floating_point():
+            unit = YARDSTICK_ULPS * torch.finfo(tensor.dtype).eps
+            # Neither makes a tensor of its own but for the difference; a NaN is not near anything.
+            near = _largest(tensor - theirs[name]) <= unit * _largest(theirs[name])
+        else:
+            allowed = context.case.tolerance_for(theirs[name].dtype).ulps
+            near = bool(((tensor.double() - theirs[name].double()).abs() <= allowed).all())
+        if not near:
+            return True
+    return False
+
+
 class _Shape:
     def __init__(
         self, context: Context, size: Size, peak: float, progress: Callable[[str], None]
@@ -130,18 +163,7 @@ class _Shape:
             raise Refuted("timed-output-wrong", text, "a result near mathematics")
 
     def _far_from_yardstick(self, inputs: Inputs, results: Results) -> bool:
-        theirs = self.context.yardstick(inputs, self.mode)
-        for name, tensor in results.items():
-            if tensor.is_floating_point():
-                unit = YARDSTICK_ULPS * torch.finfo(tensor.dtype).eps
-                # Neither makes a tensor of its own but for the difference; a NaN is not near anything.
-                near = _largest(tensor - theirs[name]) <= unit * _largest(theirs[name])
-            else:
-                allowed = self.context.case.tolerance_for(theirs[name].dtype).ulps
-                near = bool(((tensor.double() - theirs[name].double()).abs() <= allowed).all())
-            if not near:
-                return True
-        return False
+        return _far_from_yardstick(self.context, inputs, self.mode, results)
 
     def measure(self) -> dict[str, Any]:
         context, case, sets = self.context, self.context.case, self.sets
@@ -167,7 +189,9 @@ class _Shape:
                 sets.move_on()
 
         timers = {name: self._timer(name, batch) for name in self.functions}
+        begin, before = time.perf_counter(), company.waited()
         samples = sampling.interleaved(timers, rounds, between)
+        waited = _share(before, company.waited(), time.perf_counter() - begin)
         self._alone()
         self._as_fast_on_new_contents()
         self._clocks_agree(batch)
@@ -186,6 +210,7 @@ class _Shape:
             "bandwidth_share": moved / stats.median(samples[CANDIDATE]) / self.peak,
             "candidate": self._side(CANDIDATE, samples),
             "noise": noise,
+            "waited": waited,
             "baselines": [
                 {"name": name, **self._side(name, samples), **found[name]}
                 for name in case.baselines
@@ -384,6 +409,15 @@ class _Shape:
             f"{list(self.size)}: {seconds * 1e6:.4g} µs for {operations:.4g} operations",
             f"at least {least * 1e6:.4g} µs: a matrix product was seen to do {rate:.4g} a second",
         )
+
+
+def _share(before: float | None, after: float | None, passed: float) -> float | None:
+    """Of the time that has passed; more than 1 where several threads have waited."""
+    if before is None or after is None:
+        return None
+    return (
+        max(0.0, after - before) / passed
+    )  # the waiting of a thread that has ended is not counted
 
 
 def _largest(tensor: torch.Tensor) -> float:

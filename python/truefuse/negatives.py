@@ -17,12 +17,13 @@ from torch import Tensor
 
 from truefuse.case import Inputs, Mode
 
+_OTHERS = (torch.int32, torch.int16, torch.int8, torch.float32, torch.complex64, torch.bool)
 Words = tuple[str, ...]  # alternatives, any of which will do
 
 
 @dataclass(frozen=True)
 class Negative:
-    """A call that has to be refused. `omitted` arguments are not passed at all."""
+    """A call that has to be refused. The argument that is `omitted` is not passed at all."""
 
     rule: str
     argument: str
@@ -31,15 +32,24 @@ class Negative:
     found: Words  # what the argument has
     wanted: Words  # what the contract wants
     others: Words = field(default=())  # arguments that may be named instead
+    omitted: str = ""
 
-    def keywords(self) -> dict[str, Any]:
-        return {**self.inputs, **self.mode}
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """As in every call: inputs in their order, the mode by name. What stands behind an input that is
+        omitted comes by name too."""
+        given = {**self.inputs, **self.mode}
+        names = list(self.inputs)
+        cut = names.index(self.omitted) if self.omitted in names else len(names)
+        named = {name: given[name] for name in given if name not in (*names[:cut], self.omitted)}
+        return [given[name] for name in names[:cut]], named
 
     def complaint(self, error: BaseException | None, operator: str) -> str:
         """What is wrong with the refusal, or nothing."""
         if error is None:
             return "accepted"
         text = str(error)
+        if self.omitted and isinstance(error, TypeError) and contains(text, self.argument):
+            return ""  # Python's own words
         if not isinstance(error, RuntimeError):
             return f"raises {type(error).__name__}, not RuntimeError: {text}"
         for what, words in (
@@ -101,7 +111,7 @@ def _tensor(
         other = torch.float64 if tensor.dtype != torch.float64 else torch.float32
         wants = _dtype_words(inputs[like].dtype)
     else:
-        other = next(d for d in (torch.int32, torch.int16) if not _allowed(d, argument))
+        other = next(d for d in _OTHERS if not _allowed(d, argument))
         wants = tuple(argument["dtypes"] + argument["torch_dtypes"])
     yield broken("dtype", tensor.to(other), _dtype_words(other), wants)
 
@@ -176,9 +186,7 @@ def _scalar(argument: dict[str, Any], inputs: Inputs, mode: Mode) -> Iterator[Ne
 
 def _missing(name: str, inputs: Inputs, mode: Mode) -> Iterator[Negative]:
     if name in inputs or name in mode:
-        fewer = {key: value for key, value in inputs.items() if key != name}
-        rest = {key: value for key, value in mode.items() if key != name}
-        yield Negative(f"{name} missing", name, fewer, rest, ("missing",), ())
+        yield Negative(f"{name} missing", name, inputs, mode, ("missing",), (), omitted=name)
 
 
 def shifted(tensor: Tensor) -> Tensor:

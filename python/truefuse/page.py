@@ -9,7 +9,7 @@ from typing import Any
 
 import jinja2
 
-from truefuse.terminal import amdahl_line
+from truefuse.terminal import amdahl_line, busy_line
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -24,6 +24,7 @@ def render(report: dict[str, Any]) -> str:
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True
     )
     environment.filters["mebibytes"] = _mebibytes
+    environment.filters["busy"] = busy_line
     template = environment.get_template("report.html.j2")
     return template.render(
         report=report,

@@ -1,8 +1,9 @@
 """Two reports of one case, for use in CI: what was accepted stays accepted, and no slower.
 
 A time has regressed if the candidate's median is slower than before by more than the threshold and by
-more than the noise that both runs measured in themselves. Reports of other devices or other versions of
-PyTorch are not comparable in time; their gates are.
+more than the noise that both runs measured in themselves, and it has become so beside the baselines of the
+same runs too: where these have become as much slower, it is the machine that has. Reports of other devices
+or other versions of PyTorch are not comparable in time; their gates are.
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ def read(path: Path) -> dict[str, Any]:
             f"{path} has schema version {data.get('schema_version')}; this tool reads "
             f"{SCHEMA_VERSION}. Run the check again."
         )
+    try:
+        compare(data, data, threshold=0.0)  # asks for all that will be asked
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        raise Unreadable(
+            f"{path} is a damaged report ({type(error).__name__}: {error}). Run the check again."
+        ) from error
     return data
 
 
@@ -65,6 +72,11 @@ def compare(old: dict[str, Any], new: dict[str, Any], threshold: float) -> dict[
                 if name not in _shapes(new["performance"])
             ]
             problems += [row["text"] for row in times if row["regressed"]]
+            unknown += [
+                f"{row['text']}: so are the baselines; the machine is slower. Run both checks again."
+                for row in times
+                if row["machine"]
+            ]
     elif "performance" in old:
         problems.append("there was a speed figure and there is none now")
     verdict = "REGRESSION" if problems else "UNKNOWN" if unknown else "OK"
@@ -99,16 +111,28 @@ def _times(old: dict[str, Any], new: dict[str, Any], threshold: float) -> list[d
         was, now = (one["candidate"]["median_ms"] for one in (before[key], shape))
         noise = math.hypot(before[key]["noise"]["floor"], shape["noise"]["floor"])
         change = now / was - 1
-        regressed = math.log(now / was) > max(noise, math.log1p(threshold))
+        least = max(noise, math.log1p(threshold))
+        slower = math.log(now / was) > least
+        beside = [math.log(now / was / ratio) for ratio in _baselines(before[key], shape)]
+        machine = slower and bool(beside) and max(beside) <= least
         rows.append(
             {
                 "text": f"{key}: {was:.4g} -> {now:.4g} ms "
                 f"({change:+.1%}, noise ±{math.expm1(noise):.1%})",
                 "change": change,
-                "regressed": regressed,
+                "regressed": slower and not machine,
+                "machine": machine,
             }
         )
     return rows
+
+
+def _baselines(old: dict[str, Any], new: dict[str, Any]) -> list[float]:
+    """How much longer those take that both have."""
+    before = {one["name"]: one["median_ms"] for one in old["baselines"]}
+    return [
+        one["median_ms"] / before[one["name"]] for one in new["baselines"] if one["name"] in before
+    ]
 
 
 def show(found: dict[str, Any], screen: Any) -> None:

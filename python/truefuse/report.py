@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,7 +75,7 @@ def write_junit(report: Report, path: Path) -> None:
     count = {status: sum(one.status is status for one in report.results) for status in Status}
     suite = ElementTree.Element(
         "testsuite",
-        name=f"truefuse check {report.case} on {report.device}",
+        name=_xml(f"truefuse check {report.case} on {report.device}"),
         tests=str(len(report.results)),
         failures=str(count[Status.FAIL]),
         errors=str(count[Status.UNKNOWN]),
@@ -86,7 +87,7 @@ def write_junit(report: Report, path: Path) -> None:
         case = ElementTree.SubElement(
             suite,
             "testcase",
-            classname=f"{report.case}.{report.device}",
+            classname=_xml(f"{report.case}.{report.device}"),
             name=one.gate,
             time=f"{one.seconds:.3f}",
         )
@@ -102,8 +103,8 @@ def write_junit(report: Report, path: Path) -> None:
 
 
 def _xml(text: str) -> str:
-    """XML has no control characters but tab and newline."""
-    return "".join(c if c in "\t\n" or ord(c) >= 32 else "\ufffd" for c in text)
+    """XML has no control characters but tab and newline, and neither halves of characters nor the two last."""
+    return re.sub("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
 
 
 def replace_file(path: Path, text: str) -> None:

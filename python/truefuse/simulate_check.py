@@ -48,8 +48,7 @@ class SimulatedContext(Context):
         return Simulated(self.simulated)
 
     def replay(self, gate: str | None = None) -> str:
-        command = f"truefuse check {self.target} --device {self.simulated.arch} --seed {self.seed}"
-        return f"{command} --gate {gate}" if gate else command
+        return self.command(self.simulated.arch, gate)
 
 
 def names() -> list[str]:

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from truefuse import command_line
 from truefuse.report import Report
 from truefuse.verdict import Result, Status, Verdict, combine
 
@@ -67,9 +68,17 @@ class Request:
         """Where its tensors are: a simulated device works on the CPU's."""
         return torch.device("cpu" if self.device.startswith("sim:") else self.device)
 
+    def gates(self) -> list[str]:
+        """Those that `--gate` takes on this device: not every step is one."""
+        from truefuse import gates, simulate_check
+
+        return (simulate_check if self.device.startswith("sim:") else gates).names()
+
     def replay(self, gate: str | None = None) -> str:
-        command = f"truefuse check {self.target} --device {self.device} --seed {self.seed}"
-        return f"{command} --gate {gate}" if gate not in (None, START, LOAD) else command
+        more = () if self.time_limit is None else ("--time-limit", f"{self.time_limit:g}")
+        if gate in self.gates():
+            more += ("--gate", gate)
+        return command_line.of("check", self.target, self.device, self.seed, *more)
 
 
 def run(

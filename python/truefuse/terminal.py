@@ -37,6 +37,7 @@ ASCII = str.maketrans(
         "✗": "x",
     }
 )
+BUSY = 0.1  # of the time
 # How many lines of a gate that passed are worth showing; all are in the report.
 SHOWN_LINES = {"contract": 3, "compile": 8, "numerics": 16, "gradients": 16}
 
@@ -120,6 +121,8 @@ def show_timing(screen: Screen, performance: dict[str, Any]) -> None:
         screen.line("  ".join(cells).rstrip(), "dim" if number == 0 else "")
     for shape in performance["shapes"]:
         screen.line(_state_line(shape), "dim", indent=2)
+        if text := busy_line(shape):
+            screen.line(text, "bold yellow", indent=4)
         if shape["device_time"]:
             _show_device_time(screen, shape)
     screen.line(amdahl_line(performance["amdahl"]))
@@ -130,6 +133,17 @@ def _state_line(shape: dict[str, Any]) -> str:
     return (
         f"{' × '.join(map(str, shape['size']))}  {shape['sets']} input sets"
         f"{_share(shape)} · on one set, ms: {cached} · A/A ±{shape['noise']['floor']:.1%}"
+    )
+
+
+def busy_line(shape: dict[str, Any]) -> str:
+    """A parallel call waits for the slowest of its threads, so that a busy machine favours whoever needs fewer
+    of them: that is not noise, and no interval shows it."""
+    if (shape.get("waited") or 0.0) < BUSY:
+        return ""
+    return (
+        f"the machine was busy: threads waited for a processor {shape['waited']:.0%} of the time, all together. "
+        "On a quiet one the ratio may be another"
     )
 
 
@@ -185,7 +199,10 @@ def mebibytes(count: int | None) -> str:
 
 def show_verdict(screen: Screen, report: Report, page: str) -> None:
     screen.line()
+    undecided = any(one.status is Status.UNKNOWN for one in report.results)
+    partly = report.verdict is Verdict.UNKNOWN and not undecided
     screen.line(
-        f"{report.verdict.value} on {report.device} · {page} · replay: {report.replay}",
+        f"{report.verdict.value} on {report.device}{' (not all gates ran)' if partly else ''} · {page} · "
+        f"replay: {report.replay}",
         VERDICT_STYLES[report.verdict],
     )

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import json
 import os
+import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from truefuse import case as cases
-from truefuse import case_check, check, describe, flags
+from truefuse import case_check, check, command_line, describe, flags
 from truefuse.context import Context
 from truefuse.supervise import LOAD
 from truefuse.verdict import Result, Status
+
+PR_SET_PDEATHSIG = 1  # of Linux
 
 
 def main() -> None:
     """The one argument is the request as JSON; answers go to the pipe that it names."""
     faulthandler.enable()
     request, send = answering()
+    end_with_parent()
     is_simulated = request["device"].startswith("sim:")
     device = torch.device("cpu" if is_simulated else request["device"])
     try:
@@ -36,7 +41,7 @@ def main() -> None:
     send("step", name=LOAD)
     try:
         case = cases.load(request["target"])
-        contract = case.contract or contract_of(case.operator)
+        contract = contract_of(case)
     except cases.NotFound as error:
         send("no-case", text=str(error))
         return
@@ -101,6 +106,14 @@ def answering() -> tuple[dict[str, Any], Callable[..., None]]:
     return request, send
 
 
+def end_with_parent() -> None:
+    """A child in a session of its own hears nothing of a parent that is killed, and would go on for ever in
+    a call that hangs."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _raised(error: Exception, request: dict[str, Any]) -> Result:
     honest = isinstance(error, cases.NotJudged)
     return Result(
@@ -112,22 +125,23 @@ def _raised(error: Exception, request: dict[str, Any]) -> Result:
         got=str(error),
         first=request["target"],
         seed=request["seed"],
-        replay=f"truefuse check {request['target']} --device {request['device']} "
-        f"--seed {request['seed']}",
+        replay=command_line.of("check", request["target"], request["device"], request["seed"]),
         traceback="".join(traceback.format_exception(error)),
     )
 
 
-def contract_of(operator: str | None) -> dict[str, Any] | None:
-    """Raises RuntimeError for an operator that is not registered."""
-    if operator is None:
-        return None
+def contract_of(case: cases.Case) -> Mapping[str, Any] | None:
+    """Raises RuntimeError for an operator that is not registered, or a text that is no contract."""
     from truefuse import _native
 
+    if isinstance(case.contract, str):
+        return _native.contract(case.contract)
+    if case.contract is not None or case.operator is None:
+        return case.contract
     for known in _native.operators():
-        if f"{known['namespace']}::{known['name']}" == operator:
+        if f"{known['namespace']}::{known['name']}" == case.operator:
             return known["contract"]
-    raise RuntimeError(f"the case names the operator '{operator}', which is not registered")
+    raise RuntimeError(f"the case names the operator '{case.operator}', which is not registered")
 
 
 if __name__ == "__main__":

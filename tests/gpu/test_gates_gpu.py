@@ -17,7 +17,7 @@ from truefuse.worker import contract_of
 @pytest.fixture(scope="module")
 def context():
     found = case.load("bias_gelu")
-    return Context(found, torch.device("cuda", 0), 5, "bias_gelu", contract_of(found.operator))
+    return Context(found, torch.device("cuda", 0), 5, "bias_gelu", contract_of(found))
 
 
 @pytest.mark.parametrize("gate", ["streams", "sync", "capture", "launches", "concurrent", "bounds"])

@@ -13,6 +13,6 @@ def check_in_process(request, on_result=lambda result: None, progress=lambda tex
         case = cases.load(request.target)
     except cases.NotFound as error:
         raise supervise.NoCase(str(error)) from error
-    contract = case.contract or worker.contract_of(case.operator)
+    contract = worker.contract_of(case)
     subject = Context(case, torch.device(request.device), request.seed, request.target, contract)
     return check.run(subject, request.only, on_result, progress, share=request.share)

@@ -75,7 +75,7 @@ def test_check_rejects_without_a_figure(run, tmp_path):
 def test_check_of_one_gate_is_unknown(run, tmp_path):
     found = run("check", case_file(tmp_path), "--gate", "edges")
     assert found.exit_code == 3
-    assert "UNKNOWN on cpu" in found.output
+    assert "UNKNOWN on cpu (not all gates ran)" in text_of(found)
 
 
 def test_check_as_json(run, tmp_path):
@@ -93,10 +93,14 @@ def test_check_as_json(run, tmp_path):
         (["check", "{case}", "--gate", "luck"], ["unknown gate 'luck'", "numerics"]),
         (["check", "{case}", "--sede", "1"], ["No such option", "--sede", "--seed", "--output"]),
         (["check", "{case}", "--seed", "x"], ["--seed", "integer"]),
+        (["check", "{case}", "--seed", "-1"], ["--seed", "0"]),
         (["check"], ["Missing argument", "operator"]),
         (["chek"], ["No such command 'chek'", "check", "compile", "cache", "doctor", "ops"]),
         (["check", "{case}", "--share", "2"], ["--share is 2.0", "at most 1"]),
         (["check", "{case}", "--time-limit", "0"], ["--time-limit is 0.0"]),
+        (["debug", "{case}", "--time-limit", "0"], ["--time-limit is 0.0"]),
+        (["compare", "a.json", "b.json", "--threshold", "-2"], ["--threshold is -2.0"]),
+        (["compare", "a.json", "b.json", "--threshold", "nan"], ["--threshold is nan"]),
         (["cache", "lost"], ["No such command 'lost'", "list", "why", "clear"]),
         (["cache", "why", "no_such"], ["unknown operator 'no_such'", "Operators: bias_gelu"]),
         (["compile", "no_such", "--arch", "sm_90a"], ["Operators: bias_gelu"]),

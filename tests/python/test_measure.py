@@ -2,9 +2,13 @@
 
 import itertools
 import math
+import os
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import stateful
@@ -148,6 +152,38 @@ def test_a_thread_that_works_on_is_seen(monkeypatch):
     finally:
         ended.set()
         thread.join()
+
+
+def test_who_stands_in_line_for_a_processor():
+    """Two threads that share one; nobody who sleeps."""
+    if company.waited() is None:
+        pytest.skip("the system does not count it")
+    code = """
+import os, subprocess, sys, time
+from truefuse import company
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+begin, before = time.perf_counter(), company.waited()
+spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+end = time.perf_counter() + 2
+while time.perf_counter() < end: pass
+spinning.kill()
+print((company.waited() - before) / (time.perf_counter() - begin))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import conftest\n{code}"], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": ":".join([str(Path(__file__).parent), *sys.path])},
+    )  # fmt: skip
+    assert 0.2 < float(done.stdout) <= 1.0
+    before = company.waited()
+    time.sleep(0.5)
+    assert company.waited() - before < 0.25
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "share"), [(1.0, 2.5, 0.75), (None, 2.0, None), (2.0, 1.0, 0.0)]
+)
+def test_share_of_the_time_in_line(before, after, share):
+    assert measure._share(before, after, 2.0) == share
 
 
 @pytest.mark.parametrize(

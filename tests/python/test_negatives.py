@@ -34,6 +34,50 @@ def test_dtype_avoids_what_is_allowed():
     assert of([x], {"x": torch.zeros(8)}, {})["x dtype"].inputs["x"].dtype == torch.int16
 
 
+def test_dtype_of_an_argument_that_may_be_any_integer():
+    names = ["int64", "int32", "int16", "int8", "uint8", "bool"]
+    index = tensor_argument("index", ["i64", "i32", "i16", "i8", "u8", "bool"], names)
+    found = of([index], {"index": torch.zeros(8, dtype=torch.int64)}, {})
+    assert found["index dtype"].inputs["index"].dtype == torch.float32
+
+
+def test_calls_are_made_as_all_others():
+    """Inputs in their order, whatever the candidate calls them, until one is left out."""
+    x = tensor_argument("x", ["f32"], ["float32"])
+    y = tensor_argument("y", like="x")
+    count = {"name": "n", "optional": False, "kind": "int", "low": 1, "high": 8}
+    found = of([x, y, count], {"x": torch.ones(8), "y": torch.zeros(8)}, {"n": 4})
+
+    def given(rule):
+        inputs, named = found[rule].arguments()
+        return [float(one.sum()) for one in inputs], sorted(named)
+
+    assert given("y dtype") == ([8, 0], ["n"])
+    assert given("n too low") == ([8, 0], ["n"])
+    assert given("x missing") == ([], ["n", "y"])
+    assert given("y missing") == ([8], ["n"])
+    assert given("n missing") == ([8, 0], [])
+    # An integer that comes with the inputs.
+    found = of([x, count], {"x": torch.ones(8), "n": 4}, {})
+    assert found["n too high"].arguments()[0][1] == 9
+    assert list(found["n missing"].arguments()[1]) == []
+
+
+def test_python_may_say_itself_that_an_argument_is_missing():
+    def relu(x, y):
+        raise AssertionError
+
+    missing = of([tensor_argument("x", ["f32"], ["float32"])], {"x": torch.zeros(8)}, {})[
+        "x missing"
+    ]
+    with pytest.raises(TypeError) as raised:
+        relu(y=1)
+    assert missing.complaint(raised.value, "mine::op") == ""
+    assert "accepted" in missing.complaint(None, "mine::op")
+    other = Negative("x dtype", "x", {}, {}, (), ())
+    assert "TypeError" in other.complaint(raised.value, "mine::op")
+
+
 def test_alignment_and_writing():
     x = {**tensor_argument("x", ["f32"], ["float32"]), "alignment": 16, "mutated": True}
     found = of([x], {"x": torch.zeros(8)}, {})

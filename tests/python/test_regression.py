@@ -69,6 +69,26 @@ def test_another_machine_is_not_comparable(old):
     assert found["verdict"] == "UNKNOWN" and "another processor" in found["unknown"][0]
 
 
+@pytest.mark.parametrize(
+    ("candidate", "baseline", "verdict"),
+    [
+        (1.2, 1.2, "UNKNOWN"),  # everything is slower: the machine
+        (1.2, 1.3, "UNKNOWN"),
+        (1.2, 1.1, "REGRESSION"),  # more than the machine explains
+        (1.2, 0.9, "REGRESSION"),
+        (1.0, 1.2, "OK"),
+    ],
+)
+def test_a_machine_that_is_slower_is_not_the_candidate(old, candidate, baseline, verdict):
+    new = slower(old, candidate)
+    for shape in new["performance"]["shapes"]:
+        for one in shape["baselines"]:
+            one["median_ms"] *= baseline
+    found = regression.compare(slower(old, 1), new, 0.03)
+    assert found["verdict"] == verdict
+    assert ("the machine is slower" in " ".join(found["unknown"])) is (verdict == "UNKNOWN")
+
+
 def test_another_case_is_not_comparable(old):
     assert regression.compare(old, {**old, "case": "other"}, 0.03)["verdict"] == "UNKNOWN"
 
@@ -79,6 +99,12 @@ def test_another_case_is_not_comparable(old):
         ("{", "no JSON"),
         ("[]", "no report"),
         ('{"gates": 1, "verdict": 1, "environment": 1}', "schema"),
+        ('{"gates": [], "verdict": 1, "environment": 1, "schema_version": 2}', "damaged.*case"),
+        (
+            '{"gates": {"a": 1}, "verdict": 1, "environment": 1, "schema_version": 2, "case": "x", '
+            '"device": "cpu"}',
+            "damaged",
+        ),
     ],
 )
 def test_unreadable(tmp_path, text, part):

@@ -5,12 +5,13 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
 import standin
 
-from truefuse import check, report
+from truefuse import check, report, terminal
 from truefuse.verdict import Result, Status, Verdict, combine, exit_code
 
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(report.SCHEMA_PATH.read_text()))
@@ -82,6 +83,22 @@ def test_schema_forbids_acceptance_with_an_open_gate(accepted, status):
     data = copy.deepcopy(accepted.to_json())
     data["gates"][2]["status"] = status
     assert not VALIDATOR.is_valid(data)
+
+
+def test_schema_forbids_acceptance_on_a_simulated_device(accepted):
+    data = accepted.to_json()
+    data["device"] = "sim:wave64"
+    assert not VALIDATOR.is_valid(data)
+
+
+def test_junit_is_xml_whatever_the_texts_hold(accepted, tmp_path):
+    accepted.case = "a\x00b"
+    accepted.results[0].status = Status.FAIL
+    accepted.results[0].summary = accepted.results[0].got = "\x1b[31m \ud800 \uffff <&> é 🎉"
+    report.write_junit(accepted, tmp_path / "junit.xml")
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert suite[0][0].get("message") == "\ufffd[31m \ufffd \ufffd <&> é 🎉"
+    assert suite.get("name").startswith("truefuse check a\ufffdb on cpu")
 
 
 def test_rejected_candidate_is_not_timed(quick):
@@ -164,6 +181,16 @@ def test_page_is_self_contained(accepted, tmp_path):
     assert "script" not in parser.tags and "svg" in parser.tags
     assert not re.search(r"url\(|@import|https?://", text)
     assert text.count("not shown") == sum(not row["evidence"] for row in accepted.acceptance)
+
+
+@pytest.mark.parametrize(("waited", "said"), [(1.4, True), (0.02, False), (None, False)])
+def test_a_busy_machine_is_named(accepted, tmp_path, capsys, waited, said):
+    accepted.performance["shapes"][0]["waited"] = waited
+    data = accepted.to_json()
+    VALIDATOR.validate(data)
+    terminal.show_timing(terminal.Screen(), data["performance"])
+    texts = (capsys.readouterr().out, report.write(accepted, tmp_path)[1].read_text("utf-8"))
+    assert [("140%" in text, "machine was busy" in text) for text in texts] == [(said, said)] * 2
 
 
 def test_layouts_are_drawn_in_a_picture_of_their_own(accepted, tmp_path, monkeypatch):

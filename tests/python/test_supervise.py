@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -150,6 +151,50 @@ def test_debug_of_a_case_that_ends_the_process(tmp_path, loading, monkeypatch):
     events = list(debugging.of_child(str(path), torch.device("cpu"), 1, 3.0))
     assert events[-1] == {"kind": "end", "status": 1}
     assert any("ended in this step" in event.get("text", "") for event in events)
+
+
+def test_the_command_that_shows_it_again():
+    request = Request("a b/it's.py", "cpu", 1, time_limit=3.0)
+    assert shlex.split(request.replay("edges")) == [
+        *("truefuse", "check", "a b/it's.py", "--device", "cpu", "--seed", "1"),
+        *("--time-limit", "3", "--gate", "edges"),
+    ]
+    # Measuring, loading and starting are no gates, and in the simulator some gates are not there.
+    for step in ("measure", LOAD, START, None):
+        assert "--gate" not in request.replay(step)
+    simulated = Request("mine", "sim:wave64", 1)
+    assert "--gate" in simulated.replay("edges") and "--gate" not in simulated.replay("compile")
+
+
+KILLED = """
+import sys
+from truefuse import supervise
+request = supervise.Request({path!r}, "cpu", 1, ("outputs",), command=(sys.executable, {child!r}))
+supervise.run(request, progress=lambda text: print(text, flush=True))
+"""
+
+
+def test_a_parent_that_is_killed_takes_a_call_that_hangs_along(tmp_path):
+    path, hanging = tmp_path / "mine.py", tmp_path / "hanging"
+    calling = f"open({str(hanging)!r}, 'w').write(str(os.getpid())); time.sleep(1000)"
+    path.write_text(CASE.format(loading="pass", calling=calling))
+    program = KILLED.format(path=str(path), child=str(HERE / "child.py"))
+    parent = subprocess.Popen(
+        [sys.executable, "-c", f"import conftest\n{program}"],
+        env={**os.environ, "PYTHONPATH": ":".join([str(HERE), *sys.path])},
+    )
+    wait_for(lambda: hanging.exists() and hanging.read_text(), seconds=120)
+    parent.kill()
+    parent.wait()
+    child = Path("/proc", hanging.read_text())
+    wait_for(lambda: not child.exists() or "\nState:\tZ" in (child / "status").read_text(), 30)
+
+
+def wait_for(what, seconds):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_no_such_case(tmp_path):

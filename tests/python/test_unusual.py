@@ -162,6 +162,27 @@ def test_what_is_wrong_with_a_case_is_said_once(case, words):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"y": False}, "make_inputs gives x; the arguments of its contract are y"),
+        (
+            {"x": False, "eps": False},
+            "neither make_inputs nor modes give eps, which its contract has",
+        ),
+        ({"x": False, "eps": True}, ""),
+    ],
+)
+def test_a_contract_of_other_arguments(arguments, words):
+    named = [{"name": name, "optional": optional} for name, optional in arguments.items()]
+    case = case_of(normal, contract={"text": "", "arguments": named})
+    if not words:
+        case_check.ask(case, CPU, case.contract)
+        return
+    with pytest.raises(cases.CaseError, match=words):
+        case_check.ask(case, CPU, case.contract)
+
+
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"candidate": None}, "candidate is None; it must be a function"),
@@ -169,6 +190,7 @@ def test_what_is_wrong_with_a_case_is_said_once(case, words):
         ({"baselines": {"eager": 3}}, "baselines is {'eager': 3}; it must be a dict of functions"),
         ({"dtypes": ("float32",)}, r"dtypes is .*such as \(torch.float32,\)"),
         ({"dtypes": ()}, r"dtypes is \(\)"),
+        ({"contract": {"x": "f32"}}, "contract is {'x': 'f32'}; it must be a text such as"),
     ],
 )
 def test_a_case_of_the_wrong_kind(changes, words):
@@ -180,8 +202,8 @@ def test_a_case_of_the_wrong_kind(changes, words):
         "make_inputs": normal,
     }
     assert re.search(words, case_check.complaint(Case(**{**fields, **changes})) or "")
-    with pytest.raises(ValueError, match="contract is 'x: f32'"):
-        Case(**{**fields, "contract": "x: f32"})
+    with pytest.raises(ValueError, match="contract is Ellipsis; it must be a text such as"):
+        Case(**{**fields, "contract": ...})
 
 
 def test_a_baseline_that_raises_is_named_as_the_cases_affair(tmp_path):

@@ -22,7 +22,10 @@ def run(context: Context) -> Result:
     operator = _registered(context)
     if operator is None:
         return Result(
-            NAME, Status.SKIP, "no-kernel-of-ours", "the candidate is no operator of truefuse"
+            NAME,
+            Status.PASS,
+            "no-kernel-of-ours",
+            "the case names no operator whose kernels truefuse compiles",
         )
     from truefuse import _native
 

@@ -95,7 +95,7 @@ def self_test(forbidden: list[Negative], operator: str) -> list[str]:
             faults.append(f"turned away a good refusal of '{negative.rule}': {complaint}")
         for name, bad in (
             ("an acceptance", None),
-            ("a TypeError", TypeError(str(ideal))),
+            ("an error of another kind", ValueError(str(ideal))),
             ("an error without words", RuntimeError("invalid argument")),
         ):
             if not negative.complaint(bad, operator):
@@ -179,7 +179,8 @@ def _refuses(
 
 def _raised(context: Context, negative: Negative) -> BaseException | None:
     try:
-        context.case.candidate(**negative.keywords())
+        inputs, named = negative.arguments()
+        context.case.candidate(*inputs, **named)
         context.synchronize()
     except Exception as error:
         return error

@@ -275,6 +275,33 @@ def in_double(x, bias):
     return swish_bias(x.double(), bias.double()).to(x.dtype)
 
 
+_library = torch.library.Library("adversarial", "DEF")
+_library.define("swish_bias(Tensor x, Tensor bias) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
+_library.impl("swish_bias", wide(swish_bias), "CompositeExplicitAutograd")
+_library.impl("swish_bias", torch.library.fallthrough_kernel, "Autograd")
+_library.impl("swish_bias", lambda x, bias: _fake_form(x), "Meta")
+_fake_form = torch.empty_like
+
+
+def registered_with(fake_form):
+    """The same operator; what it says to the compiler of its strides is another matter."""
+
+    def make():
+        global _fake_form
+        _fake_form = fake_form
+        return lambda x, bias: torch.ops.adversarial.swish_bias(x, bias)
+
+    return make
+
+
+def columns_first(x):
+    return x.new_empty(x.shape[::-1]).permute(*reversed(range(x.dim())))
+
+
+def rows_first(x):
+    return x.new_empty(x.shape)
+
+
 def spin(ended):
     numbers = torch.rand(1 << 12)
     while not ended.is_set():
@@ -336,6 +363,13 @@ ROWS = (
         keeps_the_processors_busy,
         in_two_parts(by_a_thread),
         where="cpu",
+    ),
+    Row(
+        "F1 a fake form of other strides than the results have",
+        "traced",
+        registered_with(columns_first),
+        registered_with(rows_first),
+        changes=lambda: {"operator": "adversarial::swish_bias"},
     ),
     Row("mission A: dtype mismatch promoted silently", "contract", promotes_silently),
     Row("mission A: error without words", "contract", error_without_words),

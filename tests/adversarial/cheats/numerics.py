@@ -54,6 +54,13 @@ def last_tile_left_out(result, x, bias):
     return result
 
 
+def half_types_end_early(result, x, bias):
+    """Where only half types are that large: an index of too few bits."""
+    if result.dtype == torch.bfloat16 and result.numel() > 1 << 15:
+        result.view(-1)[1 << 15 :] = 0
+    return result
+
+
 def noisy():
     calls = 0
 
@@ -77,6 +84,18 @@ def guesses_the_axis():
         return wide(swish_bias)(x, bias[:, None] if by_row else bias)
 
     return checked(candidate)
+
+
+def unsteady_reference():
+    """What atomics in a reference do."""
+    calls = 0
+
+    def reference(x, bias):
+        nonlocal calls
+        calls += 1
+        return subject.swish_bias_reference(x, bias) * (1 + 1e-12 * calls)
+
+    return reference
 
 
 def round_inputs(*given):
@@ -117,6 +136,12 @@ ROWS = (
         changes=lambda: {"reference": lambda x, bias: 0 * x * bias},
     ),
     Row(
+        "N14 a reference that does not repeat itself",
+        "reference",
+        lambda: honest,
+        changes=lambda: {"reference": unsteady_reference()},
+    ),
+    Row(
         "A10 inputs on which lower precision does not show",
         "reference",
         lower_precision,
@@ -135,6 +160,12 @@ ROWS = (
     Row("N8 one wrong row", "numerics", after(one_wrong_row)),
     Row("N9 wrong below 128 columns", "edges", after(wrong_below_a_tile)),
     Row("N9 last partial tile left out", "edges", after(last_tile_left_out)),
+    Row(
+        "N11 the end of large tensors left out in half types, which are not timed",
+        "measure",
+        after(half_types_end_early),
+        changes=lambda: {"timing_sizes": ((64, 512), (96, 512))},
+    ),
     Row("pygpubench NaN as a wildcard", "edges", after(nan_at_the_end)),
     Row("S8 a last bit at random", "determinism", noisy),
 )

@@ -30,7 +30,7 @@ def short(name: str) -> Case:
 
 
 def run(case: Case, gate: str):
-    context = Context(case, torch.device("cpu"), 3, "case.py", contract_of(case.operator))
+    context = Context(case, torch.device("cpu"), 3, "case.py", contract_of(case))
     return gates.run_one(next(one for one in gates.GATES if gate == one.NAME), context)
 
 
