@@ -198,6 +198,10 @@ class _Shape:
         self._physics(samples[CANDIDATE])
         self._arithmetic(samples[CANDIDATE])
         noise, found = sampling.verdicts(samples, context.seed)
+        if (waited or 0.0) >= company.BUSY:
+            # What many threads lose to others says nothing of a candidate that needs fewer.
+            for one in found.values():
+                one["verdict"] = "AMBIGUOUS"
         moved = sets.bytes_moved
         self.progress("cached, memory")
         return {

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.markup import escape
 
+from truefuse import company
 from truefuse.report import Report
 from truefuse.verdict import Result, Status, Verdict
 
@@ -37,7 +38,6 @@ ASCII = str.maketrans(
         "✗": "x",
     }
 )
-BUSY = 0.1  # of the time
 # How many lines of a gate that passed are worth showing; all are in the report.
 SHOWN_LINES = {"contract": 3, "compile": 8, "numerics": 16, "gradients": 16}
 
@@ -139,11 +139,11 @@ def _state_line(shape: dict[str, Any]) -> str:
 def busy_line(shape: dict[str, Any]) -> str:
     """A parallel call waits for the slowest of its threads, so that a busy machine favours whoever needs fewer
     of them: that is not noise, and no interval shows it."""
-    if (shape.get("waited") or 0.0) < BUSY:
+    if (shape.get("waited") or 0.0) < company.BUSY:
         return ""
     return (
         f"the machine was busy: threads waited for a processor {shape['waited']:.0%} of the time, all together. "
-        "On a quiet one the ratio may be another"
+        "On a quiet one the ratio may be another, so there is no verdict on it"
     )
 
 

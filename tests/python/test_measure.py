@@ -248,3 +248,13 @@ def test_every_side_is_followed_by_the_same_work_and_begins_at_every_set(context
     assert len(shape.sets) > 2
     for name in shape.functions:
         assert begun[name] == set(range(len(shape.sets))), name
+
+
+@pytest.mark.parametrize(("seconds", "is_busy"), [(0.0, False), (1e9, True)])
+def test_no_verdict_on_speed_where_the_machine_was_busy(context, monkeypatch, seconds, is_busy):
+    times = itertools.count(0.0, seconds)
+    monkeypatch.setattr(company, "waited", lambda: next(times))
+    monkeypatch.setattr(measure.stats, "speed_verdict", lambda speedup, floor: "FASTER")
+    shapes = measure.measure(context)["shapes"]
+    verdicts = {one["verdict"] for shape in shapes for one in shape["baselines"]}
+    assert verdicts == {"AMBIGUOUS" if is_busy else "FASTER"}
