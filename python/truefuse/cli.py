@@ -213,7 +213,7 @@ def compile(
         raise typer.Exit(_compile_table(arch, write, as_json))
     if not arch:
         refuse("give --arch, for instance --arch gfx906 --arch sm_90a.")
-    description = _operator(operator)
+    description = operator_named(operator)
     qualified = f"{description['namespace']}::{description['name']}"
     if not description["variants"]:
         refuse(f"{qualified} has no kernel to compile: its description names Python functions.")
@@ -316,7 +316,7 @@ def cache_why(
     from truefuse import _native
     from truefuse.terminal import Screen
 
-    name = _operator(operator)["name"]
+    name = operator_named(operator)["name"]
     found = _native.cache_why(name)
     if as_json:
         print(json.dumps(found, indent=1))
@@ -388,7 +388,7 @@ def _device(name: str) -> torch.device:
     return torch.device("cuda:0" if name == "cuda" else name)
 
 
-def _operator(name: str) -> dict[str, Any]:
+def operator_named(name: str) -> dict[str, Any]:
     from truefuse import _native
 
     if Path(name).is_dir():
