@@ -92,9 +92,7 @@ std::optional<Built> find_whoever_compiled(const BuildRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
   const Cache cache = current_cache();
   std::vector<CacheEntry> kept;
-  for (Cache::Listing& listing : cache.list()) {
-    if (listing.valid) kept.push_back({std::move(listing.label), std::move(listing.key), "", 0});
-  }
+  for (Key& key : cache.keys()) kept.push_back({"", std::move(key), "", 0});
   const Bundle entries(std::move(kept));
   const CacheEntry* const found = entries.find(source_of(request), parse_arch(request.arch));
   std::optional<CacheEntry> entry = found == nullptr ? std::nullopt : cache.lookup(found->key);
@@ -197,7 +195,7 @@ Built build(const BuildRequest& request) {
       if (target.base != arch.base && request.may_compile) break;
       Built built;
       built.key = key_of(request, *compilers.front(), target.text);
-      std::optional<CacheEntry> entry = current_cache().lookup(built.key);
+      std::optional<CacheEntry> entry = current_cache().lookup(built.key, false);
       if (!entry) continue;
       built.compiler = compilers.front()->name();
       built.target = target.text;
