@@ -172,11 +172,16 @@ CodeObject compile_in_helper(const HelperRequest& request, std::chrono::millisec
         "library");
   }
   // The compiler's intermediate files go with the directory, also where the helper is killed.
-  const TemporaryDirectory directory;
+  std::optional<TemporaryDirectory> directory;
+  try {
+    directory.emplace();
+  } catch (const Error& error) {
+    throw HelperUnavailable(error.what());  // NVRTC, for one, needs none.
+  }
   ProcessOptions options;
   options.time_limit = time_limit;
-  options.directory = directory.path();
-  options.environment = {{"TMPDIR", directory.path()}};
+  options.directory = directory->path();
+  options.environment = {{"TMPDIR", directory->path()}};
   options.input = serialize(request);
   const ProcessResult result = run_process({helper}, options);
   const std::string who = name_of(request.kind) + " (" + request.library +
@@ -184,7 +189,9 @@ CodeObject compile_in_helper(const HelperRequest& request, std::chrono::millisec
                           ": the process ";
   if (!result.started) throw HelperUnavailable(who + result.how_it_ended());
   const auto reply = parse_helper_reply(result.output);
-  if (!result.ok() || !reply) {
+  // A whole answer counts however the process ended: a program that does not keep SIGCHLD, or
+  // collects all its children, leaves no status.
+  if (!reply) {
     const std::string words = last_lines(result.errors);
     throw Error(who + (result.ok() ? "gave no answer" : result.how_it_ended()) +
                 (words.empty() ? "" : ", after printing: " + words));

@@ -1,5 +1,6 @@
 // Compilers that crash or hang, in the process that is theirs.
 
+#include <csignal>
 #include <gtest/gtest.h>
 
 #include <truefuse/jit/compile_helper.h>
@@ -151,9 +152,27 @@ TEST(CompileHelper, WhereThereIsNoneTheCompilerRunsHere) {
   Nvrtc nvrtc(TRUEFUSE_FAKE_RTC);
   const auto code = [&] { return nvrtc.compile({"program", "sound", {}}, "sm_80", {}).code; };
   EXPECT_EQ(code(), contents_of("/proc/self/exe"));
+  {
+    const ScopedVariable none("TRUEFUSE_COMPILE_HELPER", nullptr);
+    EXPECT_EQ(code(), contents_of(find_compile_helper()));
+    const ScopedVariable nowhere("TMPDIR", "/nonexistent/tmp");
+    EXPECT_EQ(code(), contents_of("/proc/self/exe")) << "nor one where nothing can be written";
+  }
   testing::write_script(script, "");
   std::ofstream(script) << "#!/nonexistent/interpreter\n";
   EXPECT_EQ(code(), contents_of("/proc/self/exe"));
+}
+
+TEST(CompileHelper, AnswersWhereTheHostKeepsNoStatusOfItsChildren) {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  Nvrtc nvrtc(TRUEFUSE_FAKE_RTC);
+  EXPECT_EQ(nvrtc.compile({"program", "sound", {}}, "sm_80", {}).code,
+            contents_of(find_compile_helper()));
+  EXPECT_NE(error_of([&] {
+              nvrtc.compile({"program", "CRASH", {}}, "sm_80", {});
+            }).find("ended, but its status was lost"),
+            std::string::npos);
+  std::signal(SIGCHLD, before);
 }
 
 // A real one: a term this deep overflows the stack of clang's parser.
