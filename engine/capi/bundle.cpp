@@ -1,6 +1,9 @@
-#include <fstream>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
 #include <sstream>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include <truefuse/capi/answer.h>
@@ -11,6 +14,7 @@
 #include <truefuse/jit/bundle.h>
 #include <truefuse/jit/cache.h>
 #include <truefuse/jit/cache_limit.h>
+#include <truefuse/jit/file.h>
 #include <truefuse/jit/sha256.h>
 #include <truefuse/operator/operator.h>
 
@@ -48,6 +52,7 @@ std::vector<jit::CacheEntry> compile_all(const std::vector<const Operator*>& ope
       }
     }
   }
+  if (requests.empty()) throw Error("none of these operators has a kernel for these targets");
   std::vector<jit::CacheEntry> entries(requests.size());
   in_parallel(requests.size(), jobs, [&](std::size_t i) {
     jit::Built built = jit::build(requests[i]);
@@ -55,6 +60,35 @@ std::vector<jit::CacheEntry> compile_all(const std::vector<const Operator*>& ope
   });
   return entries;
 }
+
+/// A file that takes its place when it is whole, so that a bundle in use is never half another.
+/// Made before the work that fills it, which may take long.
+class FileInTheMaking {
+ public:
+  explicit FileInTheMaking(std::string path)
+      : path_(std::move(path)),
+        temporary_(path_ + "." + std::to_string(::getpid()) + ".tmp"),
+        fd_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) {
+    if (!fd_) fail(errno);
+  }
+  ~FileInTheMaking() { ::unlink(temporary_.c_str()); }
+  FileInTheMaking(const FileInTheMaking&) = delete;
+  FileInTheMaking& operator=(const FileInTheMaking&) = delete;
+
+  void finish(std::string_view bytes) {
+    if (const int error = jit::write_all(fd_.get(), bytes)) fail(error);
+    if (::fsync(fd_.get()) != 0) fail(errno);
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
+  }
+
+ private:
+  [[noreturn]] void fail(int error) const {
+    throw Error("the bundle " + path_ + " cannot be written (" + jit::error_words(error) + ")");
+  }
+
+  std::string path_, temporary_;
+  jit::Descriptor fd_;
+};
 
 }  // namespace
 }  // namespace truefuse::capi
@@ -67,13 +101,11 @@ char* truefuse_bundle_pack(const char* path, const char* ops, const char* archs,
   return capi::answer([&](JsonWriter& json) {
     const std::vector<std::string> targets = capi::words_in(archs);
     if (targets.empty()) throw Error("a bundle needs at least one architecture to compile for");
-    const std::vector<jit::CacheEntry> entries =
-        capi::compile_all(capi::operators_named(capi::words_in(ops)), targets, jobs);
+    const std::vector<const Operator*> wanted = capi::operators_named(capi::words_in(ops));
+    capi::FileInTheMaking file(path);
+    const std::vector<jit::CacheEntry> entries = capi::compile_all(wanted, targets, jobs);
     const std::string bytes = jit::Bundle::pack(entries);
-    std::ofstream file(path, std::ios::binary | std::ios::trunc);
-    file << bytes;
-    file.close();
-    if (!file) throw Error("the bundle " + std::string(path) + " cannot be written");
+    file.finish(bytes);
     json.begin_object();
     json.key("path").string(path);
     json.key("entries").integer(static_cast<std::int64_t>(entries.size()));
@@ -92,6 +124,13 @@ char* truefuse_bundle_unpack(const char* spec) {
     for (const jit::CacheEntry& entry : bundle.entries()) {
       cache.publish(entry);
       published += cache.lookup(entry.key).has_value();
+    }
+    if (published < static_cast<int>(bundle.entries().size())) {
+      throw Error("only " + std::to_string(published) + " of " +
+                  std::to_string(bundle.entries().size()) + " kernels are in the cache folder " +
+                  cache.directory() +
+                  " now: `truefuse doctor` says whether it can be written; TRUEFUSE_CACHE_LIMIT "
+                  "says how much it may hold");
     }
     json.begin_object();
     json.key("directory").string(cache.directory());

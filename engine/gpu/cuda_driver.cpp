@@ -1,6 +1,7 @@
 #include <array>
 #include <dlfcn.h>
 #include <mutex>
+#include <unistd.h>
 
 #include <truefuse/core/error.h>
 #include <truefuse/gpu/driver.h>
@@ -153,7 +154,8 @@ class CudaDriver final : public Driver {
     api_.cuGetErrorName(result, &name);
     api_.cuGetErrorString(result, &text);
     throw Error(std::string(what) + " failed: " + (name != nullptr ? name : "CUDA error") + " (" +
-                std::to_string(result) + (text != nullptr ? std::string(", ") + text : "") + ")");
+                std::to_string(result) + (text != nullptr ? std::string(", ") + text : "") + ")" +
+                words_if_forked(opened_in_));
   }
 
   CUdevice handle(int device) {
@@ -228,6 +230,7 @@ class CudaDriver final : public Driver {
   };
 
   std::string path_;
+  std::int64_t opened_in_ = ::getpid();
   Api api_{};
   std::array<Context, 64> contexts_;
 };

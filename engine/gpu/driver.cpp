@@ -1,5 +1,6 @@
 #include <array>
 #include <string>
+#include <unistd.h>
 #include <utility>
 
 #include <truefuse/core/error.h>
@@ -39,6 +40,12 @@ std::unique_ptr<Driver> find_driver() {
 }
 
 }  // namespace
+
+std::string words_if_forked(std::int64_t opened_in) {
+  if (opened_in == ::getpid()) return {};
+  return ". This process was forked from one that already used the GPU, which drivers do not "
+         "support: start it by another method (multiprocessing.get_context(\"spawn\"))";
+}
 
 Driver& Driver::instance() {
   // A failed search throws and is repeated at the next call: the driver may be mapped later, when

@@ -47,6 +47,10 @@ class Driver {
   static Driver& instance();
 };
 
+/// What to add to a driver's error in a process that was forked from `opened_in`, where the driver
+/// was opened; empty in that process itself.
+std::string words_if_forked(std::int64_t opened_in);
+
 /// Null where the library is not there; throws Error if it is there and cannot be used.
 std::unique_ptr<Driver> open_cuda_driver();
 std::unique_ptr<Driver> open_hip_driver();

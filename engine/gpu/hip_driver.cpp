@@ -1,5 +1,6 @@
 #include <array>
 #include <cstring>
+#include <unistd.h>
 #include <vector>
 
 #include <truefuse/core/error.h>
@@ -147,7 +148,8 @@ class HipDriver final : public Driver {
     const char* name = api_.hipGetErrorName(result);
     const char* text = api_.hipGetErrorString(result);
     throw Error(std::string(what) + " failed: " + (name != nullptr ? name : "HIP error") + " (" +
-                std::to_string(result) + (text != nullptr ? std::string(", ") + text : "") + ")");
+                std::to_string(result) + (text != nullptr ? std::string(", ") + text : "") + ")" +
+                words_if_forked(opened_in_));
   }
 
   std::vector<char> properties(int device) {
@@ -206,6 +208,7 @@ class HipDriver final : public Driver {
   };
 
   std::string path_;
+  std::int64_t opened_in_ = ::getpid();
   Api api_{};
   PropertyLayout layout_ = kPropertiesR0000;
 };

@@ -46,33 +46,62 @@ void add_source(Key& key, const BuildRequest& request) {
   for (const auto& [name, text] : request.program.headers) key.add_digest("file " + name, text);
 }
 
+std::string source_of(const BuildRequest& request) {
+  Key source;
+  source.add("format", kFormat);
+  add_source(source, request);
+  return source_digest(source);
+}
+
+/// From an entry that some compiler made.
+Built built_from(CacheEntry entry) {
+  Built built;
+  for (const auto& [name, value] : entry.key.parts()) {
+    if (name == "target") built.target = value;
+    if (name == "compiler") built.compiler = value;
+  }
+  built.key = std::move(entry.key);
+  built.from_cache = true;
+  built.compile_seconds = entry.compile_seconds;
+  built.code = std::move(entry.code);
+  return built;
+}
+
 /// From the bundle, if there is one and it holds the kernel.
 std::optional<Built> find_in_bundle(const BuildRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
   const std::shared_ptr<const Bundle> bundle = Bundle::current();
   if (bundle == nullptr || !request.compiler.empty()) return std::nullopt;
-  Key source;
-  source.add("format", kFormat);
-  add_source(source, request);
   const Arch device = parse_arch(request.arch);
-  const CacheEntry* const entry = bundle->find(source_digest(source), device);
+  const CacheEntry* const entry = bundle->find(source_of(request), device);
   if (entry == nullptr) {
     log_decision("bundle miss (" + request.label + ") for " + device.text);
     return std::nullopt;
   }
-  Built built;
-  built.key = entry->key;
-  for (const auto& [name, value] : entry->key.parts()) {
-    if (name == "target") built.target = value;
-    if (name == "compiler") built.compiler = value;
-  }
+  Built built = built_from(*entry);
   log_decision("bundle hit (" + request.label + "): built for " + built.target +
                (built.target == device.text ? "" : ", which runs on " + device.text));
-  built.from_cache = true;
-  built.compile_seconds = entry->compile_seconds;
-  built.code = entry->code;
   built.seconds = seconds_since(begin);
   record(Event::bundle, built.seconds);
+  return built;
+}
+
+/// Where there is no compiler, no entry is of another than would be used now: one of the same
+/// source serves, as in a bundle. `truefuse cache unpack` puts such entries there.
+std::optional<Built> find_whoever_compiled(const BuildRequest& request) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Cache cache = current_cache();
+  std::vector<CacheEntry> kept;
+  for (Key& key : cache.keys()) kept.push_back({"", std::move(key), "", 0});
+  const Bundle entries(std::move(kept));
+  const CacheEntry* const found = entries.find(source_of(request), parse_arch(request.arch));
+  std::optional<CacheEntry> entry = found == nullptr ? std::nullopt : cache.lookup(found->key);
+  if (!entry) return std::nullopt;
+  Built built = built_from(std::move(*entry));
+  log_decision("no compiler is here: the entry for " + built.target + " by " + built.compiler +
+               " is used (" + request.label + ")");
+  built.seconds = seconds_since(begin);
+  record(Event::disk, built.seconds);
   return built;
 }
 
@@ -155,11 +184,18 @@ Built build(const BuildRequest& request) {
     const auto compilers = compilers_for(request.arch, paths, request.compiler);
     std::vector<Arch> targets = {arch};
     if (request.arch_is_reported_by_device) targets = targets_for(arch);
-    if (compilers.empty()) targets.clear();
+    if (compilers.empty()) {
+      targets.clear();
+      if (request.compiler.empty()) {
+        if (std::optional<Built> built = find_whoever_compiled(request)) return std::move(*built);
+      }
+    }
     for (const Arch& target : targets) {
+      // Code for an earlier chip of the family runs too, but is not what this one's compiler makes.
+      if (target.base != arch.base && request.may_compile) break;
       Built built;
       built.key = key_of(request, *compilers.front(), target.text);
-      std::optional<CacheEntry> entry = current_cache().lookup(built.key);
+      std::optional<CacheEntry> entry = current_cache().lookup(built.key, false);
       if (!entry) continue;
       built.compiler = compilers.front()->name();
       built.target = target.text;

@@ -22,6 +22,8 @@ namespace truefuse::jit {
 ///   entries times         u64 size, the bytes of serialize_entry()
 class Bundle {
  public:
+  explicit Bundle(std::vector<CacheEntry> entries);
+
   static std::string pack(const std::vector<CacheEntry>& entries);
 
   /// Nothing for bytes that pack() did not make. Safe for any input.
@@ -42,8 +44,6 @@ class Bundle {
   const std::vector<CacheEntry>& entries() const { return entries_; }
 
  private:
-  explicit Bundle(std::vector<CacheEntry> entries);
-
   std::vector<CacheEntry> entries_;
   std::vector<std::string> sources_;  ///< Of each entry.
 };

@@ -26,6 +26,7 @@ constexpr std::string_view kLockSuffix = ".lock";
 constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr std::size_t kDigestLength = 64;
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
+constexpr std::int64_t kFirstPiece = std::int64_t{64} << 10;
 constexpr std::int64_t kStaleSeconds = 3600;
 constexpr double kDefaultPatience = 60;
 
@@ -67,20 +68,27 @@ void warn_unusable(const std::string& path, const CacheDirectory& directory) {
                 "TRUEFUSE_CACHE=off");
 }
 
-// Reads DIGEST.tfk. On failure `problem` says why; it stays empty where there is no such file.
-std::optional<CacheEntry> read_entry(int directory, const std::string& name, std::string* problem) {
+// Opens DIGEST.tfk. On failure `problem` says why; it stays empty where there is no such file.
+Descriptor open_entry(int directory, const std::string& name, struct stat* status,
+                      std::string* problem) {
   // O_NONBLOCK: opening a FIFO would wait for a writer.
-  const Descriptor fd(
-      ::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  struct stat status {};
-  if (!fd || ::fstat(fd.get(), &status) != 0) {
+  Descriptor fd(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!fd || ::fstat(fd.get(), status) != 0) {
     if (errno != ENOENT) *problem = "cannot be opened (" + error_words(errno) + ")";
-    return std::nullopt;
+    return {};
   }
-  if (!S_ISREG(status.st_mode) || !is_trusted_file(status.st_uid, status.st_mode)) {
+  if (!S_ISREG(status->st_mode) || !is_trusted_file(status->st_uid, status->st_mode)) {
     *problem = "is not a regular file that only you or root can write";
-    return std::nullopt;
+    return {};
   }
+  return fd;
+}
+
+// Reads DIGEST.tfk; `problem` as above.
+std::optional<CacheEntry> read_entry(int directory, const std::string& name, std::string* problem) {
+  struct stat status {};
+  const Descriptor fd = open_entry(directory, name, &status, problem);
+  if (!fd) return std::nullopt;
   std::string bytes;
   if (status.st_size > kMostBytes) {
     *problem = "is too large";
@@ -186,8 +194,8 @@ std::optional<CacheEntry> find(const std::string& path, const Key& key, bool log
 
 }  // namespace
 
-std::optional<CacheEntry> Cache::lookup(const Key& key) const {
-  return find(directory_, key, true);
+std::optional<CacheEntry> Cache::lookup(const Key& key, bool log_miss) const {
+  return find(directory_, key, log_miss);
 }
 
 void Cache::publish(const CacheEntry& entry) const {
@@ -285,6 +293,33 @@ std::vector<Cache::Listing> Cache::list() const {
                : a.digest < b.digest;
   });
   return listings;
+}
+
+std::vector<Key> Cache::keys() const {
+  std::vector<std::pair<std::int64_t, Key>> found;
+  if (directory_.empty()) return {};
+  const CacheDirectory directory = open_cache_directory(directory_, IfMissing::leave);
+  if (!directory.fd) return {};
+  for (const std::string& name : names_in(directory.fd.get())) {
+    if (kind_of(name) != FileKind::entry) continue;
+    struct stat status {};
+    std::string problem, bytes;
+    const Descriptor fd = open_entry(directory.fd.get(), name, &status, &problem);
+    if (!fd || status.st_size > kMostBytes) continue;
+    // Nearly every key is in the first piece.
+    for (const std::int64_t size : {std::min(kFirstPiece, status.st_size), status.st_size}) {
+      if (read_all(fd.get(), static_cast<std::size_t>(size), &bytes) != 0) break;
+      if (std::optional<Key> key = peek_key(bytes)) {
+        found.emplace_back(status.st_mtime, std::move(*key));
+        break;
+      }
+    }
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Key> keys;
+  for (auto& [modified, key] : found) keys.push_back(std::move(key));
+  return keys;
 }
 
 int Cache::remove_damaged() const {

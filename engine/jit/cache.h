@@ -31,8 +31,9 @@ class Cache {
 
   const std::string& directory() const { return directory_; }
 
-  /// The entry of exactly this key. Never waits for a lock.
-  std::optional<CacheEntry> lookup(const Key& key) const;
+  /// The entry of exactly this key. Never waits for a lock. `log_miss`: whether a miss is a
+  /// decision, for TRUEFUSE_LOG, or one of several places where an entry may be.
+  std::optional<CacheEntry> lookup(const Key& key, bool log_miss = true) const;
 
   /// Makes the entry visible to others, whole, at once; it replaces what was there. Entries that
   /// were used longest ago make room if all together exceed TRUEFUSE_CACHE_LIMIT (cache_limit.h).
@@ -57,6 +58,10 @@ class Cache {
   };
   /// All entries, newest first.
   std::vector<Listing> list() const;
+
+  /// The keys of all entries, newest first, without reading their code. What is damaged may be
+  /// among them: only lookup() vouches for an entry.
+  std::vector<Key> keys() const;
 
   /// Removes what is no valid entry; returns how many. They cost nothing but the room.
   int remove_damaged() const;

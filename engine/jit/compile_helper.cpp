@@ -3,17 +3,17 @@
 #include <filesystem>
 #include <unistd.h>
 
-#include <truefuse/core/error.h>
 #include <truefuse/jit/compile_helper.h>
 #include <truefuse/jit/elf.h>
+#include <truefuse/jit/log.h>
 #include <truefuse/jit/process.h>
 #include <truefuse/jit/shared_library.h>
 
 namespace truefuse::jit {
 namespace {
 
-constexpr std::string_view kRequestMagic = "truefuse compile request 1\n";
-constexpr std::string_view kReplyMagic = "truefuse compile reply 1\n";
+constexpr std::string_view kRequestMagic = "truefuse compile request 2\n";
+constexpr std::string_view kReplyMagic = "truefuse compile reply 2\n";
 
 /// A message is its magic, then strings and lists of strings, each with its 64-bit length in front.
 class Writer {
@@ -83,8 +83,9 @@ std::string last_lines(std::string_view text) {
 
 std::string serialize(const HelperRequest& request) {
   Writer writer(kRequestMagic);
+  writer.number(request.kind == RtcLibrary::Kind::nvrtc ? 1 : 0);
   writer.list(request.preload);
-  writer.text(request.hiprtc);
+  writer.text(request.library);
   writer.text(request.target);
   writer.list(request.options);
   writer.text(request.program.name);
@@ -100,8 +101,9 @@ std::string serialize(const HelperRequest& request) {
 std::optional<HelperRequest> parse_helper_request(std::string_view bytes) {
   Reader reader(bytes, kRequestMagic);
   HelperRequest request;
+  request.kind = reader.number() == 1 ? RtcLibrary::Kind::nvrtc : RtcLibrary::Kind::hiprtc;
   request.preload = reader.list();
-  request.hiprtc = reader.text();
+  request.library = reader.text();
   request.target = reader.text();
   request.options = reader.list();
   request.program.name = reader.text();
@@ -116,6 +118,7 @@ std::optional<HelperRequest> parse_helper_request(std::string_view bytes) {
 
 std::string serialize(const HelperReply& reply) {
   Writer writer(kReplyMagic);
+  writer.number(reply.loaded ? 1 : 0);
   writer.number(reply.ok ? 1 : 0);
   writer.text(reply.message);
   writer.text(reply.object.code);
@@ -127,6 +130,7 @@ std::string serialize(const HelperReply& reply) {
 std::optional<HelperReply> parse_helper_reply(std::string_view bytes) {
   Reader reader(bytes, kReplyMagic);
   HelperReply reply;
+  reply.loaded = reader.number() == 1;
   reply.ok = reader.number() == 1;
   reply.message = reader.text();
   reply.object.code = reader.text();
@@ -161,29 +165,50 @@ CodeObject compile_in_helper(const HelperRequest& request, std::chrono::millisec
   std::string looked_at;
   const std::string helper = find_compile_helper(&looked_at);
   if (helper.empty()) {
-    throw Error("the program that tries a compiler in a process of its own is missing (looked at " +
-                looked_at +
-                "); set TRUEFUSE_COMPILE_HELPER to the truefuse-compile-helper that was "
-                "built with this library");
+    throw HelperUnavailable(
+        "the program that runs a compiler in a process of its own is missing (looked at " +
+        looked_at +
+        "); set TRUEFUSE_COMPILE_HELPER to the truefuse-compile-helper that was built with this "
+        "library");
   }
   // The compiler's intermediate files go with the directory, also where the helper is killed.
-  const TemporaryDirectory directory;
+  std::optional<TemporaryDirectory> directory;
+  try {
+    directory.emplace();
+  } catch (const Error& error) {
+    throw HelperUnavailable(error.what());  // NVRTC, for one, needs none.
+  }
   ProcessOptions options;
   options.time_limit = time_limit;
-  options.directory = directory.path();
-  options.environment = {{"TMPDIR", directory.path()}};
+  options.directory = directory->path();
+  options.environment = {{"TMPDIR", directory->path()}};
   options.input = serialize(request);
   const ProcessResult result = run_process({helper}, options);
+  const std::string who = name_of(request.kind) + " (" + request.library +
+                          "), asked in a process of its own to compile for " + request.target +
+                          ": the process ";
+  if (!result.started) throw HelperUnavailable(who + result.how_it_ended());
   const auto reply = parse_helper_reply(result.output);
-  if (!result.ok() || !reply) {
+  // A whole answer counts however the process ended: a program that does not keep SIGCHLD, or
+  // collects all its children, leaves no status.
+  if (!reply) {
     const std::string words = last_lines(result.errors);
-    throw Error("hipRTC (" + request.hiprtc + "), asked in a process of its own to compile for " +
-                request.target + ": the process " +
-                (result.ok() ? "gave no answer" : result.how_it_ended()) +
-                (words.empty() || !result.started ? "" : ", after printing: " + words));
+    throw Error(who + (result.ok() ? "gave no answer" : result.how_it_ended()) +
+                (words.empty() ? "" : ", after printing: " + words));
   }
+  if (!reply->loaded) throw HelperUnavailable(reply->message);
   if (!reply->ok) throw Error(reply->message);
   return reply->object;
+}
+
+CodeObject compile_apart(const HelperRequest& request,
+                         const std::function<CodeObject()>& compile_here) {
+  try {
+    return compile_in_helper(request, std::chrono::minutes(5));
+  } catch (const HelperUnavailable& error) {
+    log_decision(std::string(error.what()) + "; compiling in this process");
+  }
+  return compile_here();
 }
 
 }  // namespace truefuse::jit

@@ -1,20 +1,24 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <truefuse/core/error.h>
 #include <truefuse/jit/compiler.h>
+#include <truefuse/jit/rtc_library.h>
 
 namespace truefuse::jit {
 
-/// What the compile helper, a program of its own, is asked to do: one hipRTC compile in a process
-/// whose death harms nobody.
+/// What the compile helper, a program of its own, is asked to do: one compile by a run-time
+/// compiler in a process whose death harms nobody.
 struct HelperRequest {
-  std::vector<std::string> preload;  ///< Libraries to load first, by path: comgr.
-  std::string hiprtc;                ///< Path of the library.
+  RtcLibrary::Kind kind = RtcLibrary::Kind::hiprtc;
+  std::vector<std::string> preload;  ///< Libraries to load first, by path: comgr, builtins.
+  std::string library;               ///< Path of the compiler.
   std::string target;
   std::vector<std::string> options;  ///< Complete, with the target.
   Program program;
@@ -26,6 +30,7 @@ std::optional<HelperRequest> parse_helper_request(std::string_view bytes);
 
 /// What the helper answers on its standard output.
 struct HelperReply {
+  bool loaded = false;  ///< Whether the compiler could be loaded there.
   bool ok = false;
   CodeObject object;    ///< If ok.
   std::string message;  ///< Else.
@@ -38,9 +43,19 @@ std::optional<HelperReply> parse_helper_reply(std::string_view bytes);
 /// `looked_at` (optional) gets the places.
 std::string find_compile_helper(std::string* looked_at = nullptr);
 
+/// There is no helper, or none that can load the compiler; nothing is known about the program.
+struct HelperUnavailable : Error {
+  using Error::Error;
+};
+
 /// Compiles in the helper process. Throws Error: the compiler's words, or how the
-/// helper ended, a signal or a hang included, or that there is no helper.
+/// helper ended, a signal or a hang included. Throws HelperUnavailable.
 CodeObject compile_in_helper(const HelperRequest& request,
                              std::chrono::milliseconds time_limit = std::chrono::seconds(60));
+
+/// The same with more time, and by `compile_here` where the helper is unavailable: a library may be
+/// found only by a process that PyTorch is in.
+CodeObject compile_apart(const HelperRequest& request,
+                         const std::function<CodeObject()>& compile_here);
 
 }  // namespace truefuse::jit

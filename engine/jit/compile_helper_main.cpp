@@ -1,6 +1,7 @@
-// truefuse-compile-helper: reads one request from standard input, compiles it with hipRTC and
-// writes the reply to standard output. It exists because some releases of hipRTC abort or hang for
-// an architecture that they do not know; here that costs a child process and nothing else.
+// truefuse-compile-helper: reads one request from standard input, compiles it with NVRTC or hipRTC
+// and writes the reply to standard output. It exists because a compiler may crash, abort or never
+// end, over a kernel or over an architecture that it does not know; here that costs a child process
+// and nothing else.
 
 #include <iostream>
 #include <iterator>
@@ -32,7 +33,8 @@ int main() {
   HelperReply reply;
   try {
     for (const std::string& path : request->preload) SharedLibrary::open(path);
-    const RtcLibrary library(RtcLibrary::Kind::hiprtc, request->hiprtc);
+    const RtcLibrary library(request->kind, request->library);
+    reply.loaded = true;
     reply.object = library.compile(request->program, request->target, request->options);
     reply.ok = true;
   } catch (const truefuse::Error& error) {

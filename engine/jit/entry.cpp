@@ -40,6 +40,7 @@ class Reader {
 
   bool ok() const { return ok_; }
   bool at_end() const { return rest_.empty(); }
+  void fail() { ok_ = false; }
 
   std::string_view bytes(std::uint64_t size) {
     if (!ok_ || size > rest_.size()) {
@@ -68,6 +69,22 @@ class Reader {
   bool ok_ = true;
 };
 
+/// What is in front of the code.
+CacheEntry take_head(Reader& reader) {
+  CacheEntry entry;
+  const bool is_known = reader.integer<std::uint32_t>() == kFormat;
+  const auto parts = reader.integer<std::uint32_t>();
+  entry.compile_seconds = static_cast<double>(reader.integer<std::uint64_t>()) / 1e6;
+  entry.label = reader.text();
+  for (std::uint32_t i = 0; is_known && i < parts && reader.ok(); ++i) {
+    const std::string_view name = reader.text();
+    const std::string_view value = reader.text();
+    if (reader.ok()) entry.key.add(name, value);
+  }
+  if (!is_known) reader.fail();
+  return entry;
+}
+
 }  // namespace
 
 std::string serialize_entry(const CacheEntry& entry) {
@@ -93,20 +110,19 @@ std::optional<CacheEntry> parse_entry(std::string_view bytes) {
   if (as_text(sha256(bytes.substr(0, body))) != bytes.substr(body)) return std::nullopt;
 
   Reader reader(bytes.substr(kMagic.size(), body - kMagic.size()));
-  if (reader.integer<std::uint32_t>() != kFormat) return std::nullopt;
-  const auto parts = reader.integer<std::uint32_t>();
-  CacheEntry entry;
-  entry.compile_seconds = static_cast<double>(reader.integer<std::uint64_t>()) / 1e6;
+  CacheEntry entry = take_head(reader);
   if (entry.compile_seconds > kMostSeconds) return std::nullopt;
-  entry.label = reader.text();
-  for (std::uint32_t i = 0; i < parts && reader.ok(); ++i) {
-    const std::string_view name = reader.text();
-    const std::string_view value = reader.text();
-    if (reader.ok()) entry.key.add(name, value);
-  }
   entry.code = reader.text();
   if (!reader.ok() || !reader.at_end() || entry.code.empty()) return std::nullopt;
   return entry;
+}
+
+std::optional<Key> peek_key(std::string_view bytes) {
+  if (!bytes.starts_with(kMagic)) return std::nullopt;
+  Reader reader(bytes.substr(kMagic.size()));
+  CacheEntry entry = take_head(reader);
+  if (!reader.ok()) return std::nullopt;
+  return std::move(entry.key);
 }
 
 }  // namespace truefuse::jit

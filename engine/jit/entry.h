@@ -30,4 +30,8 @@ std::string serialize_entry(const CacheEntry& entry);
 /// format, sizes that do not add up, no code. Safe for any input; allocates no more than its size.
 std::optional<CacheEntry> parse_entry(std::string_view bytes);
 
+/// The key that an entry's bytes begin with, without a look at its code or digest. Nothing where
+/// they end within the key. Safe for any input.
+std::optional<Key> peek_key(std::string_view bytes);
+
 }  // namespace truefuse::jit

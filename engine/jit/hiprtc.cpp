@@ -1,7 +1,6 @@
 #include <filesystem>
 
 #include <truefuse/core/error.h>
-#include <truefuse/jit/compile_helper.h>
 #include <truefuse/jit/elf.h>
 #include <truefuse/jit/file_identity.h>
 #include <truefuse/jit/hiprtc.h>
@@ -66,6 +65,19 @@ std::vector<std::pair<std::string, std::string>> HipRtc::identity() const {
   return parts;
 }
 
+HelperRequest HipRtc::request_for(const Program& program, const std::string& target,
+                                  const std::vector<std::string>& options) const {
+  HelperRequest request;
+  request.kind = RtcLibrary::Kind::hiprtc;
+  // By path: the library may want it under a name that no file has, which the loader then knows.
+  if (!comgr_path_.empty()) request.preload.push_back(comgr_path_);
+  request.library = path_;
+  request.target = target;
+  request.options = arguments(target, options);
+  request.program = program;
+  return request;
+}
+
 std::string HipRtc::probe(const Arch& target, bool is_reported) {
   const std::scoped_lock lock(process_lock(), mutex_);
   if (!comgr_ && !comgr_path_.empty()) comgr_ = Comgr::open(comgr_path_);
@@ -86,13 +98,7 @@ std::string HipRtc::probe(const Arch& target, bool is_reported) {
   // A full or missing TMPDIR is no answer about the target, and is not remembered as one.
   { const TemporaryDirectory writable; }
   try {
-    HelperRequest request;
-    if (comgr_) request.preload.push_back(comgr_->path());
-    request.hiprtc = path_;
-    request.target = target.text;
-    request.options = arguments(target.text, {});
-    request.program = probe_program();
-    compile_in_helper(request);
+    compile_in_helper(request_for(probe_program(), target.text, {}));
     return {};
   } catch (const Error& error) {
     return error.what();
@@ -123,11 +129,13 @@ CodeObject HipRtc::compile(const Program& program, std::string_view arch,
                            const std::vector<std::string>& options) {
   check_options(options);
   const std::string target = target_for(arch);
-  // hipRTC writes intermediate files and, where it cannot, fails without a word.
-  { const TemporaryDirectory writable; }
-  const std::scoped_lock lock(process_lock(), mutex_);
-  if (!library_) library_.emplace(RtcLibrary::Kind::hiprtc, path_);
-  return library_->compile(program, target, arguments(target, options));
+  return compile_apart(request_for(program, target, options), [&] {
+    // hipRTC writes intermediate files and, where it cannot, fails without a word.
+    { const TemporaryDirectory writable; }
+    const std::scoped_lock lock(process_lock(), mutex_);
+    if (!library_) library_.emplace(RtcLibrary::Kind::hiprtc, path_);
+    return library_->compile(program, target, arguments(target, options));
+  });
 }
 
 }  // namespace truefuse::jit

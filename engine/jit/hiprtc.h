@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <truefuse/jit/comgr.h>
+#include <truefuse/jit/compile_helper.h>
 #include <truefuse/jit/compile_support.h>
 #include <truefuse/jit/compiler.h>
 #include <truefuse/jit/rtc_library.h>
@@ -15,10 +16,10 @@ namespace truefuse::jit {
 
 /// AMD's run-time compiler (and Hygon's, which has the same interface). hipRTC is not safe to call
 /// from several threads, and ends the process when it is given an architecture that it does not
-/// know. So one lock is held around every compile, and an architecture reaches the library only
-/// after comgr has said that it knows it, or after a compile of one line in a process of its own
-/// has succeeded. The latter is what decides for architectures that a device has reported: no comgr
-/// from AMD knows the names of Hygon's devices.
+/// know, or some kernels. So each compile has a process of its own; where that cannot be, one lock
+/// is held around it here. An architecture reaches the library only after comgr has said that it
+/// knows it, or after a compile of one line has succeeded. The latter is what decides for
+/// architectures that a device has reported: no comgr from AMD knows the names of Hygon's devices.
 class HipRtc final : public Compiler {
  public:
   /// Absolute paths; `comgr` may be empty. Nothing is loaded before the first use.
@@ -38,6 +39,8 @@ class HipRtc final : public Compiler {
  private:
   TargetChoices::Choice choose(std::string_view arch);
   std::string probe(const Arch& target, bool is_reported);
+  HelperRequest request_for(const Program& program, const std::string& target,
+                            const std::vector<std::string>& options) const;
 
   std::string path_;
   std::string comgr_path_;

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include <truefuse/core/error.h>
+#include <truefuse/jit/compile_helper.h>
 #include <truefuse/jit/file_identity.h>
 #include <truefuse/jit/nvrtc.h>
 
@@ -49,6 +50,19 @@ std::vector<std::pair<std::string, std::string>> Nvrtc::identity() const {
   return parts;
 }
 
+CodeObject Nvrtc::compile_for(const Program& program, const std::string& target,
+                              const std::vector<std::string>& options) const {
+  HelperRequest request;
+  request.kind = RtcLibrary::Kind::nvrtc;
+  request.preload = builtins();
+  request.library = path_;
+  request.target = target;
+  request.options = arguments(target, options);
+  request.program = program;
+  return compile_apart(request,
+                       [&] { return library().compile(program, target, request.options); });
+}
+
 TargetChoices::Choice Nvrtc::choose(const Arch& arch) {
   const RtcLibrary& rtc = library();  // One that cannot be loaded is no answer about a target.
   return choices_.choose(arch, [&](const Arch& target, bool) -> std::string {
@@ -62,7 +76,7 @@ TargetChoices::Choice Nvrtc::choose(const Arch& arch) {
     // The list holds numbers only; whether a suffix exists for one is seen by compiling.
     if (!known.empty() && target.suffix == 0) return {};
     try {
-      rtc.compile(probe_program(), target.text, arguments(target.text, {}));
+      compile_for(probe_program(), target.text, {});
       return {};
     } catch (const Error& error) {
       return error.what();
@@ -91,7 +105,7 @@ CodeObject Nvrtc::compile(const Program& program, std::string_view arch,
                           const std::vector<std::string>& options) {
   check_options(options);
   const std::string target = target_for(arch);
-  return library().compile(program, target, arguments(target, options));
+  return compile_for(program, target, options);
 }
 
 }  // namespace truefuse::jit

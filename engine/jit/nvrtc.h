@@ -12,8 +12,9 @@
 
 namespace truefuse::jit {
 
-/// NVIDIA's run-time compiler, in this process. Compiles from several threads at once. Gives
-/// cubins, which unlike PTX do not depend on the age of the driver.
+/// NVIDIA's run-time compiler. Each compile has a process of its own, for there are kernels over
+/// which it crashes or does not end. Gives cubins, which unlike PTX do not depend on the age of the
+/// driver.
 class Nvrtc final : public Compiler {
  public:
   /// `library` is an absolute path. It is loaded at the first use, not here.
@@ -31,6 +32,8 @@ class Nvrtc final : public Compiler {
 
  private:
   const RtcLibrary& library() const;
+  CodeObject compile_for(const Program& program, const std::string& target,
+                         const std::vector<std::string>& options) const;
   TargetChoices::Choice choose(const Arch& arch);
   /// Files named libnvrtc-builtins.so.* beside the library, which it opens by bare name.
   std::vector<std::string> builtins() const;

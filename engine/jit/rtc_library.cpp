@@ -16,8 +16,12 @@ SharedLibrary load(const std::string& name, const std::string& path) {
 
 }  // namespace
 
+std::string name_of(RtcLibrary::Kind kind) {
+  return kind == RtcLibrary::Kind::nvrtc ? "NVRTC" : "hipRTC";
+}
+
 RtcLibrary::RtcLibrary(Kind kind, const std::string& path)
-    : kind_(kind), name_(kind == Kind::nvrtc ? "NVRTC" : "hipRTC"), library_(load(name_, path)) {
+    : kind_(kind), name_(name_of(kind)), library_(load(name_, path)) {
   const auto find = [&]<class Function>(Function*& function, const char* suffix) {
     const std::string symbol = (kind == Kind::nvrtc ? "nvrtc" : "hiprtc") + std::string(suffix);
     function = library_.function<Function>(symbol.c_str());

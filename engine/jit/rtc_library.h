@@ -45,4 +45,7 @@ class RtcLibrary {
   const char* (*error_string_)(int);
 };
 
+/// "NVRTC", "hipRTC".
+std::string name_of(RtcLibrary::Kind kind);
+
 }  // namespace truefuse::jit

@@ -332,11 +332,10 @@ std::shared_ptr<Compiler> compiler_for(std::string_view arch, const SearchPaths&
 }
 
 std::vector<Finding> find_toolchains(const SearchPaths& paths) {
-  // Programs are tried while the libraries are, which run in this process one after the other.
+  // All at once: each has a process of its own.
   std::vector<std::future<Finding>> asked;
   for (const Kind& kind : kinds()) {
-    const auto how = is_rtc(kind) ? std::launch::deferred : std::launch::async;
-    asked.push_back(std::async(how, [&kind, &paths] { return find(kind, paths); }));
+    asked.push_back(std::async(std::launch::async, [&kind, &paths] { return find(kind, paths); }));
   }
   std::vector<Finding> findings;
   for (std::future<Finding>& one : asked) findings.push_back(one.get());

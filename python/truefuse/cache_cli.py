@@ -70,7 +70,10 @@ def verify(
 def pack(
     file: Annotated[Path, typer.Argument(help="The bundle to write.")],
     arch: Annotated[list[str], typer.Option(help="gfx936, gfx90a:xnack-, sm_90a (repeatable)")],
-    operator: Annotated[list[str] | None, typer.Option(help="Only this one (repeatable).")] = None,
+    operator: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this one, or a described one's folder (repeatable)."),
+    ] = None,
 ) -> None:
     """Compile kernels into one file for machines that shall not compile; prints how to use it."""
     from truefuse.terminal import Screen
@@ -78,8 +81,11 @@ def pack(
     function = _declared(
         "truefuse_bundle_pack", ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int
     )
+    from truefuse.cli import operator_named
+
     jobs = len(os.sched_getaffinity(0))
-    names, archs = "\n".join(operator or []), "\n".join(arch)
+    found = [operator_named(name) for name in operator or []]
+    names, archs = "\n".join(f"{o['namespace']}::{o['name']}" for o in found), "\n".join(arch)
     found = function(str(file.resolve()).encode(), names.encode(), archs.encode(), jobs)
     Screen().line(f"{found['entries']} kernels, {found['bytes'] / 2**20:.1f} MiB. To use them:")
     print(f"export TRUEFUSE_BUNDLE={found['path']}#{found['sha256']}")

@@ -221,7 +221,7 @@ def compile(
         raise typer.Exit(_compile_table(arch, write, as_json))
     if not arch:
         refuse("give --arch, for instance --arch gfx906 --arch sm_90a.")
-    description = _operator(operator)
+    description = operator_named(operator)
     qualified = f"{description['namespace']}::{description['name']}"
     if not description["variants"]:
         refuse(f"{qualified} has no kernel to compile: its description names Python functions.")
@@ -324,7 +324,7 @@ def cache_why(
     from truefuse import _native
     from truefuse.terminal import Screen
 
-    name = _operator(operator)["name"]
+    name = operator_named(operator)["name"]
     found = _native.cache_why(name)
     if as_json:
         print(json.dumps(found, indent=1))
@@ -401,7 +401,7 @@ def _time_limit(seconds: float | None) -> None:
         refuse(f"--time-limit is {seconds}; it is seconds, more than 0.")
 
 
-def _operator(name: str) -> dict[str, Any]:
+def operator_named(name: str) -> dict[str, Any]:
     from truefuse import _native
 
     if Path(name).is_dir():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,6 +99,7 @@ def sim(
     for one in archs:
         _check_device(one)
     screen, faults = Screen(), 0
+    again: Counter[str] = Counter()  # Runs in which a kind of fault was at one line.
     shape = (_three(grid), _three(block))
     for arch in archs:
         first: dict[int, torch.Tensor] = {}
@@ -114,9 +116,13 @@ def sim(
                     raise Refusal(str(error)) from error
                 label = f"{arch} {'+'.join(sanitizers)} {order}"
                 if found["fault"]:
-                    screen.line(f"{label}: {found['fault']['text']}", "bold red")
+                    kind, said = found["fault"]["kind"], found["fault"]["text"]
+                    place = said.partition(kind)[0] + kind
+                    again[place] += 1
+                    if again[place] == 1:
+                        screen.line(f"{label}: {said}", "bold red")
                     faults += 1
-                    if found["fault"]["kind"] == "time_limit":
+                    if kind == "time_limit":
                         screen.line("The other runs would take as long, and are left out.")
                         raise typer.Exit(1)
                     continue
@@ -126,6 +132,9 @@ def sim(
                     if apart := _apart(first[number], value):
                         screen.line(f"{label}: argument {number} {apart}", "bold red")
                         faults += 1
+    for place, runs in again.items():
+        if runs > 1:
+            screen.line(f"{place}: in {runs} runs")
     if not faults:
         runs = len(archs) * 2 * len(simulate.ORDERS)
         screen.line(f"{kernel or names[0]}: nothing found in {runs} runs ({', '.join(archs)})")
@@ -183,7 +192,9 @@ def _check_types(parameters: list[tuple[str, str, bool]], given: list[str]) -> N
         if pointer and not found[1]:
             raise Refusal(f"parameter {number} is `{written}`, a pointer; --arg '{spec}' is none.")
         if dtype and found[1] and found[0] != dtype:
-            raise Refusal(f"parameter {number} is `{written}`; --arg '{spec}' is no {dtype}.")
+            raise Refusal(
+                f"parameter {number} is `{written}`: write {dtype} for it, not --arg '{spec}'."
+            )
 
 
 def _value(spec: str, seed: int) -> tuple[Any, bool, str]:

@@ -22,8 +22,10 @@ std::string sealed(std::string_view body) {
 }
 
 void check_entry(std::string_view bytes) {
+  const std::optional<jit::Key> key = jit::peek_key(bytes);
   const std::optional<jit::CacheEntry> entry = jit::parse_entry(bytes);
   if (!entry) return;
+  require(key == entry->key, "a key is another when its code is read too");
   require(!entry->code.empty(), "an entry without code");
   require(jit::serialize_entry(*entry) == bytes, "two files are one entry");
 }

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +46,21 @@ def test_a_bundle_serves_where_nothing_may_be_compiled(tmp_path):
     assert unpacked.returncode == 0 and f"{variants} kernels in" in unpacked.stdout
     assert truefuse("cache", "verify", **elsewhere).returncode == 0
 
+    # Unpacked kernels serve where there is no compiler at all.
+    script = """
+from truefuse import _native
+label = next(o for o in _native.operators() if o["name"] == "bias_gelu")["variants"][0]["label"]
+found = _native.compile("bias_gelu", "gfx906:sramecc+:xnack-", label)
+assert found["ok"] and found["source"] != "compiled", found
+"""
+    none = {"TRUEFUSE_HIPRTC": "/nonexistent", "TRUEFUSE_HIPCC": "/nonexistent"}
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True,
+        env={**os.environ, **elsewhere, **none},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert "no compiler is here: the entry for gfx906 by hipRTC is used" in run.stderr
+
     costs = json.loads(truefuse("cache", "stats", "--json", **elsewhere).stdout)
     assert len(costs["compile_seconds"]) == len(costs["read_seconds"]) == variants
     assert min(costs["compile_seconds"]) > 0 and min(costs["read_seconds"]) > 0
@@ -60,11 +77,33 @@ def test_a_bundle_serves_where_nothing_may_be_compiled(tmp_path):
 def test_what_cannot_be_packed_or_unpacked_is_said(tmp_path):
     bundle = str(tmp_path / "kernels.tfb")
     found = truefuse("cache", "pack", bundle, "--arch", "gfx906", "--operator", "nonsense")
-    assert found.returncode == 2 and 'there is no operator "nonsense"' in found.stderr
+    assert found.returncode == 2 and "unknown operator 'nonsense'" in found.stderr
+    # Said before anything is compiled.
+    found = truefuse("cache", "pack", str(tmp_path / "no" / "folder"), "--arch", "gfx906")
+    assert found.returncode == 2 and "(No such file or directory)" in found.stderr
     found = truefuse("cache", "unpack", bundle)
     assert found.returncode == 2 and "PATH#SHA256" in found.stderr
     found = truefuse("cache", "unpack", f"{bundle}#{'0' * 64}")
     assert found.returncode == 2 and "cannot be read" in found.stderr
+
+
+def test_a_described_operator_is_packed_and_served_from_another_place(tmp_path):
+    if refusal := _native.refusal("gfx906"):
+        pytest.skip(refusal)
+    bundle = tmp_path / "kernels.tfb"
+    bundle.write_bytes(b"an older one")
+    folder = Path(__file__).parents[2] / "examples" / "operators" / "swish"
+    packed = truefuse("cache", "pack", str(bundle), "--arch", "gfx906", "--operator", str(folder))
+    assert packed.returncode == 0, packed.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kernels.tfb"]
+
+    elsewhere = shutil.copytree(folder, tmp_path / "elsewhere" / "swish")
+    [spec] = re.findall(r"export TRUEFUSE_BUNDLE=(\S+)", packed.stdout)
+    environment = {"TRUEFUSE_CACHE_DIR": str(tmp_path / "cache"), "TRUEFUSE_LOG": "1"}
+    arguments = ("compile", str(elsewhere), "--all", "--arch", "gfx906")
+    found = truefuse(*arguments, TRUEFUSE_BUNDLE=spec, TRUEFUSE_NO_COMPILE="1", **environment)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "bundle hit (swish" in found.stderr and not list((tmp_path / "cache").glob("*.tfk"))
 
 
 def test_a_process_counts_where_its_kernels_came_from(tmp_path):

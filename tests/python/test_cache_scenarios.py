@@ -34,7 +34,8 @@ SCENARIOS = {
         "Cache.ModificationTimesDoNotMatter FileIdentity.IsTheContentNotThePlaceOrTime "
         "Build.AnythingThatCanChangeTheCodeIsAnotherEntry",
     "one home, two kinds of GPU: the other's code is used (NVIDIA/flashdreams#216)":
-        "Build.DevicesThatShareADirectoryHaveTheirOwnEntries",
+        "Build.DevicesThatShareADirectoryHaveTheirOwnEntries "
+        "Build.CodeForAnEarlierChipServesOnlyWhereNoneMayBeCompiled",
     "the architecture is cut down to its number (pytorch/pytorch#120794)":
         "Key.WholeArchitectureStringsDiffer Build.DevicesThatShareADirectoryHaveTheirOwnEntries",
     "a compiler or library patched in place goes unnoticed (AMD-Ecosystem/flashinfer#283)":
@@ -57,10 +58,11 @@ SCENARIOS = {
         "Nvrtc.CompilesACubinWithHeadersFromMemory "
         "Nvrtc.AReportedArchThatItDoesNotKnowFallsBackToOneThatRunsThere",
     "a forked child uses the parent's driver or compiler (triton-lang/triton#10443)":
-        "Nvrtc.CompilesInAForkedChild CudaDriver.AFailedLaunchIsAnError",
+        "Nvrtc.CompilesInAForkedChild CudaDriver.AForkedProcessIsToldThatItIsOne",
     "an image without toolkit and headers (pytorch/pytorch#197483)":
         "Toolchains.NvrtcIsFoundInPythonPackages "
-        "Toolchains.WithoutAnyCompilerTheErrorSaysWhatToInstall test_importing_needs_torch_alone",
+        "Toolchains.WithoutAnyCompilerTheErrorSaysWhatToInstall test_importing_needs_torch_alone "
+        "Build.WithoutACompilerAnEntryOfTheSameSourceServes",
     "a library built for another PyTorch (huggingface/optimum-quanto#194)":
         "test_under_another_torch_the_import_is_one_sentence_with_the_command",
     "two copies of one library in a process (ROCm/TheRock#4476)":
@@ -71,6 +73,10 @@ SCENARIOS = {
         "HipRtc.AReportedArchIsDecidedByACompileInAProcessOfItsOwn",
     "two threads compile at once and the process dies (Debian's hipRTC 5.2.3)":
         "HipRtc.CompilesFromSeveralThreads",
+    "a kernel over which the compiler crashes, or does not end, takes the process with it":
+        "CompilerLibrary.ThatCrashesTakesDownNothingAndIsAskedAgain CompilerLibrary.ThatHangsIsStopped "
+        "CompileHelper.AKernelThatCrashesHipRtcIsAnError CompileHelper.EveryEndIsAnOrdinaryError "
+        "CacheProcesses.StuckBuilderIsNamedThenLeftAlone",
     "code is planted at a path that can be foreseen (gmboquet/mixle#331)":
         "CacheDirectory.UntrustedDirectoriesAreRefused Cache.PlantedFilesAreMisses "
         "CacheFaults.SquashedOwnersAreNotTrusted",

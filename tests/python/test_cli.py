@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -229,3 +230,22 @@ def test_brackets_are_not_markup():
     screen = terminal.Screen(io.StringIO())
     screen.line("x is [red] [2, 8] [/]")
     assert screen.console.file.getvalue() == "x is [red] [2, 8] [/]\n"
+
+
+def test_the_page_names_every_command_and_every_variable():
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "python.md").read_text(encoding="utf-8")
+    commands = {c.name or c.callback.__name__ for c in app.registered_commands}
+    commands |= {group.name for group in app.registered_groups}
+    assert {c for c in commands if f"`truefuse {c}" not in page} == set()
+    sources = [
+        p
+        for folder in ("engine", "binding", "operators", "python")
+        for p in (root / folder).rglob("*")
+    ]
+    text = "".join(
+        p.read_text(encoding="utf-8") for p in sources if p.suffix in (".h", ".cpp", ".py")
+    )
+    variables = set(re.findall(r'(?:getenv|environment|environ\.get)\("(TRUEFUSE_[A-Z_]+)"', text))
+    assert "TRUEFUSE_CACHE_DIR" in variables and len(variables) > 10
+    assert {v for v in variables if f"`{v}" not in page} == set()

@@ -239,6 +239,9 @@ def test_faults_in_inlined_functions_have_the_files_own_lines(tmp_path):
     launch = ("--block", "64", "--shared", "256")
     code, said = sim(tmp_path, SAMPLE.replace("SYNC", ""), *launch, *SAMPLE_ARGUMENTS)
     assert code == 1 and "mine.cu:12: race" in said and "the other place is mine.cu:21" in said
+    # Each kind of fault once a line, and in how many of the runs it was.
+    assert said.count("mine.cu:12: race") == said.count("mine.cu:12: shared_read") - 1 == 1
+    assert "mine.cu:12: shared_read_uninitialised: in 3 runs" in said
     code, said = sim(tmp_path, SAMPLE.replace("SYNC", "nothing();"), *launch, *SAMPLE_ARGUMENTS)
     assert code == 2 and "mine.cu:22: error: 'nothing'" in said and "> 22 | nothing();" in said
 
@@ -248,7 +251,10 @@ def test_faults_in_inlined_functions_have_the_files_own_lines(tmp_path):
     [
         (["--block", "65", *SAMPLE_ARGUMENTS], "at most 64 threads per block; the launch has 65"),
         (["--shared", "65500", *SAMPLE_ARGUMENTS], "64 lanes 65536 are the most"),
-        (["--arg", "u8[64x4]", "--arg", "f64[64]"], "`float* y`; --arg 'f64[64]' is no f32"),
+        (
+            ["--arg", "u8[64x4]", "--arg", "f64[64]"],
+            "`float* y`: write f32 for it, not --arg 'f64[64]'",
+        ),
         (["--arg", "u8[64x4]", "--arg", "f32=1"], "`float* y`, a pointer; --arg 'f32=1' is none"),
     ],
 )

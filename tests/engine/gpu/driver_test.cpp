@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <truefuse/gpu/driver.h>
 #include <truefuse/gpu/library.h>
@@ -124,6 +126,25 @@ TEST_F(CudaDriver, AFailedLaunchIsAnError) {
       error_of([&] { launch(*driver, 0, function, planned, nullptr); }).find("cuLaunchKernel"),
       std::string::npos);
   EXPECT_EQ(depth(), 0);
+}
+
+TEST_F(CudaDriver, AForkedProcessIsToldThatItIsOne) {
+  const Function function = driver->load(0, "cubin", "present");
+  const pid_t child = fork();
+  if (child == 0) {
+    Launch planned = launch_of(1);
+    const std::string message = error_of([&] { launch(*driver, 0, function, planned, nullptr); });
+    const bool is_told = message.find("CUDA_ERROR_NOT_INITIALIZED") != std::string::npos &&
+                         message.find("This process was forked") != std::string::npos;
+    if (!is_told) fprintf(stderr, "%s\n", message.c_str());
+    _exit(is_told ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  Launch planned = launch_of(2);
+  launch(*driver, 0, function, planned, nullptr);
+  EXPECT_EQ(fake.first_parameter, 2) << "this process goes on";
 }
 
 class HipDriver : public ::testing::Test {

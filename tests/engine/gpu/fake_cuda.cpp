@@ -1,5 +1,7 @@
 // A libcuda.so.1 for tests: two devices, a stack of contexts, and a record of what was asked.
 
+#include <unistd.h>
+
 #include "fake_driver.h"
 
 namespace {
@@ -9,6 +11,7 @@ FakeState* const fake = &state;
 int contexts[2];
 void* stack[8];
 int depth = 0;
+int initialised_in = 0;
 
 }  // namespace
 
@@ -16,7 +19,10 @@ extern "C" {
 
 FakeState* fake_state() { return fake; }
 
-int cuInit(unsigned) { return 0; }
+int cuInit(unsigned) {
+  initialised_in = getpid();
+  return 0;
+}
 int cuDriverGetVersion(int* version) {
   *version = 13000;
   return 0;
@@ -63,6 +69,7 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
   return 0;
 }
 int cuCtxGetCurrent(void** context) {
+  if (getpid() != initialised_in) return 3;  // As in any process that was forked afterwards.
   *context = depth > 0 ? stack[depth - 1] : nullptr;
   return 0;
 }
@@ -104,7 +111,9 @@ int cuThreadExchangeStreamCaptureMode(int* mode) {
   return 0;
 }
 int cuGetErrorName(int error, const char** text) {
-  *text = error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : "CUDA_ERROR_OTHER";
+  *text = error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
+          : error == 3 ? "CUDA_ERROR_NOT_INITIALIZED"
+                       : "CUDA_ERROR_OTHER";
   return 0;
 }
 int cuGetErrorString(int, const char** text) {

@@ -5,6 +5,7 @@
 #include <truefuse/jit/statistics.h>
 
 #include "cache_test_support.h"
+#include "compiler_testing.h"
 
 namespace truefuse::jit {
 namespace {
@@ -43,7 +44,7 @@ BuildRequest request_of(const std::string& text, const std::string& arch = "gfx9
 }
 
 /// Each test in a process of its own, with an empty cache.
-class Build : public testing::Test {
+class Build : public ::testing::Test {
  protected:
   void SetUp() override {
     ::setenv("TRUEFUSE_CACHE_DIR", directory_.path().c_str(), 1);
@@ -99,6 +100,55 @@ TEST_F(Build, OneEntryDoesNotServeAnotherProcesssSource) {
     EXPECT_TRUE(is_hit(request_of("k")));
   });
   EXPECT_TRUE(is_hit(request_of("another k")));
+}
+
+/// A request as a call on a device makes it, to be answered by a compiler that is found.
+BuildRequest request_of_device(const std::string& arch) {
+  BuildRequest request = request_of("k", arch);
+  request.arch_is_reported_by_device = true;
+  return request;
+}
+
+// sm_80's code runs on sm_86 too; it is not what a compiler would give it.
+TEST_F(Build, CodeForAnEarlierChipServesOnlyWhereNoneMayBeCompiled) {
+  const testing::ScopedVariable nvrtc("TRUEFUSE_NVRTC", TRUEFUSE_FAKE_RTC);
+  EXPECT_FALSE(build(request_of_device("sm_80")).from_cache);
+  BuildRequest later = request_of_device("sm_86");
+  later.may_compile = false;
+  const Built served = build(later);
+  EXPECT_TRUE(served.from_cache);
+  EXPECT_EQ(served.target, "sm_80");
+  const Built own = build(request_of_device("sm_86"));
+  EXPECT_FALSE(own.from_cache);
+  EXPECT_EQ(own.target, "sm_86");
+  EXPECT_EQ(files_in(directory_.path()).size(), 2u);
+  for (const char* arch : {"sm_80", "sm_86"}) {
+    const Built again = build(request_of_device(arch));
+    EXPECT_TRUE(again.from_cache);
+    EXPECT_EQ(again.target, arch);
+  }
+}
+
+TEST_F(Build, WithoutACompilerAnEntryOfTheSameSourceServes) {
+  const testing::ScopedVariable nvcc("TRUEFUSE_NVCC", "/nonexistent/nvcc");
+  const auto with_compiler_at = [&](const char* path, const BuildRequest& request) {
+    const testing::ScopedVariable nvrtc("TRUEFUSE_NVRTC", path);
+    return build(request);
+  };
+  const Built made = with_compiler_at(TRUEFUSE_FAKE_RTC, request_of("k", "sm_80"));
+  const char* const nowhere = "/nonexistent/libnvrtc.so";
+  for (const char* arch : {"sm_80", "sm_86"}) {
+    const Built built = with_compiler_at(nowhere, request_of_device(arch));
+    EXPECT_TRUE(built.from_cache);
+    EXPECT_EQ(built.target, "sm_80");
+    EXPECT_EQ(built.compiler, "NVRTC");
+    EXPECT_EQ(built.code, made.code);
+  }
+  EXPECT_THROW(with_compiler_at(nowhere, request_of("another", "sm_80")), Error);
+  EXPECT_THROW(with_compiler_at(nowhere, request_of("k", "sm_90")), Error);
+  BuildRequest by_nvcc = request_of("k", "sm_80");
+  by_nvcc.compiler = "nvcc";
+  EXPECT_THROW(with_compiler_at(nowhere, by_nvcc), Error) << "somebody asked for that one";
 }
 
 TEST_F(Build, CountsWhatHappened) {

@@ -240,6 +240,23 @@ TEST(Cache, ListIsNewestFirstAndToleratesDamage) {
   EXPECT_TRUE(Cache(directory.path() + "/missing").list().empty());
 }
 
+TEST(Cache, KeysAreReadWithoutTheCode) {
+  const TestDirectory directory;
+  const Cache cache(directory.path());
+  EXPECT_TRUE(cache.keys().empty());
+  Key large;
+  large.add("program", std::string(200'000, 'p'));
+  cache.publish(make_entry(make_key("a"), std::string(100'000, 'c')));
+  cache.publish(make_entry(large, "code"));
+  write_file(path_of(cache, make_key("b")), "rubbish");
+  std::vector<Key> keys = cache.keys();
+  ASSERT_EQ(keys.size(), 2u);
+  if (keys[0] == large) std::swap(keys[0], keys[1]);
+  EXPECT_EQ(keys[0], make_key("a"));
+  EXPECT_EQ(keys[1], large);
+  EXPECT_TRUE(Cache("").keys().empty());
+}
+
 TEST(Cache, ClearRemovesOnlyItsOwn) {
   const TestDirectory directory;
   const TestDirectory elsewhere;

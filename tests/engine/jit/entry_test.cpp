@@ -90,6 +90,20 @@ TEST(Entry, EveryOtherLengthIsNoticed) {
   EXPECT_FALSE(parse_entry(good + good));
 }
 
+TEST(Entry, TheKeyIsThereOnceItsBytesAre) {
+  const CacheEntry entry = example();
+  const std::string good = serialize_entry(entry);
+  const std::size_t whole = good.size() - 32 - entry.code.size() - 8;
+  for (std::size_t size = 0; size <= good.size(); ++size) {
+    const std::optional<Key> key = peek_key(std::string_view(good).substr(0, size));
+    ASSERT_EQ(key.has_value(), size >= whole) << size;
+    if (key) {
+      ASSERT_EQ(*key, entry.key);
+    }
+  }
+  EXPECT_FALSE(peek_key(header(2, 0) + text("label") + text("code"))) << "another format";
+}
+
 // Whoever can make files can make the digest fit; the sizes must still be harmless.
 TEST(Entry, SealedNonsenseIsRefused) {
   const std::string code = text("code");

@@ -2,7 +2,6 @@
 #include <thread>
 
 #include <truefuse/jit/code_object.h>
-#include <truefuse/jit/compile_helper.h>
 #include <truefuse/jit/hiprtc.h>
 
 #include "compiler_testing.h"
@@ -159,77 +158,6 @@ TEST(HipRtc, IdentityIsContentAndEnvironment) {
   // Loading and using the libraries does not change what they are.
   hiprtc->compile(axpy_program(), "gfx906", kFactor);
   EXPECT_EQ(hiprtc->identity(), parts);
-}
-
-HelperRequest request_here() {
-  HelperRequest request;
-  request.preload = {"a", ""};
-  request.hiprtc = "/some/libhiprtc.so";
-  request.target = "gfx936";
-  request.options = {"--offload-arch=gfx936", "-DX=a b"};
-  request.program = axpy_program();
-  request.program.text += std::string("\0tail", 5);
-  return request;
-}
-
-TEST(CompileHelper, MessagesSurviveTheJourney) {
-  const HelperRequest request = request_here();
-  const std::string bytes = serialize(request);
-  const auto read = parse_helper_request(bytes);
-  ASSERT_TRUE(read);
-  EXPECT_EQ(read->preload, request.preload);
-  EXPECT_EQ(read->hiprtc, request.hiprtc);
-  EXPECT_EQ(read->target, request.target);
-  EXPECT_EQ(read->options, request.options);
-  EXPECT_EQ(read->program.name, request.program.name);
-  EXPECT_EQ(read->program.text, request.program.text);
-  EXPECT_EQ(read->program.headers, request.program.headers);
-  for (std::size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_FALSE(parse_helper_request(std::string(bytes.data(), size))) << size;
-  }
-  EXPECT_FALSE(parse_helper_request(bytes + "x"));
-
-  const std::string reply = serialize(HelperReply{true, {"code", "log", "gfx936"}, ""});
-  ASSERT_TRUE(parse_helper_reply(reply));
-  EXPECT_EQ(parse_helper_reply(reply)->object.code, "code");
-  for (std::size_t size = 0; size < reply.size(); ++size) {
-    EXPECT_FALSE(parse_helper_reply(std::string(reply.data(), size))) << size;
-  }
-}
-
-TEST(CompileHelper, EveryEndIsAnOrdinaryError) {
-  const TemporaryDirectory directory;
-  const std::string script = directory.path() + "/helper";
-  const ScopedVariable variable("TRUEFUSE_COMPILE_HELPER", script.c_str());
-  const auto message_of = [&](const std::string& body) {
-    testing::write_script(script, body);
-    return error_of([] { compile_in_helper(request_here(), std::chrono::milliseconds(400)); });
-  };
-  const auto expect = [](const std::string& message, const std::string& part) {
-    EXPECT_NE(message.find(part), std::string::npos) << message;
-  };
-  expect(error_of([] { compile_in_helper(request_here()); }),
-         "is missing (looked at " + script + ")");
-  expect(message_of("echo LLVM is unhappy >&2; kill -ABRT $$"),
-         "was killed by SIGABRT (Aborted), after printing: LLVM is unhappy");
-  expect(message_of("kill -SEGV $$"), "was killed by SIGSEGV");
-  expect(message_of("exit 7"), "ended with exit code 7");
-  expect(message_of("echo rubbish"), "gave no answer");
-  expect(message_of("sleep 1000"), "did not end within 1 s and was killed");
-}
-
-TEST(CompileHelper, RefusesWhatIsNoRequest) {
-  const std::string helper = find_compile_helper();
-  ASSERT_NE(helper, "") << "truefuse-compile-helper must be built beside the tests";
-  const ProcessResult result = run_process({helper});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("not a compile request"), std::string::npos);
-}
-
-TEST(CompileHelper, ReportsALibraryThatCannotBeLoaded) {
-  const std::string message = error_of([] { compile_in_helper(request_here()); });
-  EXPECT_NE(message.find("hipRTC at /some/libhiprtc.so cannot be loaded"), std::string::npos)
-      << message;
 }
 
 }  // namespace
