@@ -168,6 +168,18 @@ def test_disabled_operators_do_not_run_and_that_is_unknown(monkeypatch):
     assert gate(data, "ran")["reason"] == "candidate-never-ran"
 
 
+def test_one_of_two_operators_that_does_not_run_is_unknown(monkeypatch):
+    monkeypatch.setenv("TRUEFUSE_DISABLE", "gdn_decode")
+    data = judged(experiment("tiny-qwen3.5", torch.float32), rounds=1)
+    assert data["verdict"] == "UNKNOWN"
+    found = gate(data, "ran")
+    assert found["reason"] == "candidate-never-ran"
+    assert (
+        found["summary"].startswith("gdn_decode never ran")
+        and "swiglu 3 layers" in found["summary"]
+    )
+
+
 def test_operators_left_in_the_model_make_the_baseline_unknown():
     from truefuse.integrations.transformers import decoding, use
 

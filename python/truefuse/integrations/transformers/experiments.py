@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def of_loaded(
     swapped = decoding.Swapped(model, ops, **options)
     baseline = decoding.side("baseline", model, hits=swapped.hits, batch=batch)
     candidate = decoding.side("candidate", model, swapped.active, swapped.hits, batch)
+    candidate = replace(candidate, operators=ops)
 
     def rounded() -> Any:
         return decoding.rounded_otherwise(model, layers)
