@@ -127,7 +127,7 @@ def _judge(context: Context, tried: list[tuple[Tried, Results]]) -> Result | Non
         if complaint:
             expected, got, value = complaint
             if _yardstick_too(context, one, references, complaint):
-                got += ", and the yardstick gives that too: does the reference overflow or cancel there?"
+                got += ", as the yardstick does (where the reference overflows or cancels, correct that)"
             dtype = short(one.inputs[one.name].dtype)
             others = sum(is_floating(tensor) for tensor in one.inputs.values()) > 1
             beside = f" beside {one.rest:g}" if others else ""
