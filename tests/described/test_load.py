@@ -104,6 +104,16 @@ def test_the_kernel_runs_in_the_simulator_and_says_so(text, functions, capfd):
     assert said.count("its kernel runs in the simulator") == 1 and scale.name in said
 
 
+@pytest.mark.parametrize("declared", ["__shared__ float s[64];", "extern __shared__ float s[];"])
+def test_shared_memory_in_cuda_words_is_said(text, functions, declared):
+    kernel = KERNEL.replace("  for (", f"  {declared}\n  for (", 1)
+    kernel = f'#include "truefuse/sim/cuda.h"\n{kernel}'
+    scale = truefuse.load(text, kernel=kernel, functions=functions)
+    line = kernel[: kernel.index("__shared__")].count("\n") + 1
+    with pytest.raises(RuntimeError, match=rf"kernel\.hip:{line}: error: write TF_SHARED\(T, name"):
+        scale(torch.ones(2, 3), alpha=1.0, square=False)
+
+
 def test_an_edited_kernel_is_what_runs(folder):
     scale = truefuse.load(folder)
     x = torch.randn(2, 40)
