@@ -138,7 +138,7 @@ class Static:
     def logits_of(self, ids: Tensor) -> Tensor:
         with torch.no_grad():
             found = self.model(input_ids=ids, use_cache=True, **{decoding.CACHE: self.cache})
-        return found.logits[0, -1]
+        return found.logits[:, -1]
 
     def prefill(self, prompt: list[int]) -> Tensor:
         self.cache.reset()

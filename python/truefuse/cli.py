@@ -369,21 +369,26 @@ def doctor(
 
 
 @app.command(cls=Command)
-def ops(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+def ops(
+    operator: Annotated[
+        str | None, typer.Argument(help="A name, or the folder of a described operator.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
     """The operators, with what each accepts."""
     from truefuse import _native
     from truefuse.terminal import Screen
 
-    found = _native.operators()
+    found = _native.operators() if operator is None else [_operator(operator)]
     if as_json:
         print(json.dumps(found, indent=1))
         return
     screen = Screen()
-    for operator in found:
-        screen.line(f"{operator['namespace']}::{operator['name']}", "bold")
-        screen.line(operator["summary"], indent=2)
-        screen.line(operator["schema"], indent=2)
-        screen.line(operator["contract"]["text"], indent=2)
+    for one in found:
+        screen.line(f"{one['namespace']}::{one['name']}", "bold")
+        screen.line(one["summary"], indent=2)
+        screen.line(one["schema"], indent=2)
+        screen.line(one["contract"]["text"], indent=2)
 
 
 def _device(name: str) -> torch.device:

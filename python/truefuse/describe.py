@@ -11,7 +11,7 @@ import ctypes
 import functools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,15 +43,16 @@ _describe_replace = _declare("truefuse_describe_replace", ctypes.c_int, _TEXT, _
 _register = _declare("truefuse_torch_describe", ctypes.c_int, ctypes.c_int)
 
 
-@dataclass
+@dataclass(repr=False)
 class Described:
-    """A described operator: call it as `torch.ops.<namespace>.<name>`, which it is."""
+    """A described operator: call it as `torch.ops.<namespace>.<name>`, which it is. Each has a docstring of
+    its own: help(it), or `it?` in a notebook."""
 
     name: str  # "my_ops::bias_gelu"
     origin: str  # the folder, or what stands for it
     functions: dict[str, Function]  # the Python functions that the description names
     module: ModuleType | None  # case.py
-    facts: dict[str, Any] = field(repr=False)
+    facts: dict[str, Any]
     backward: Described | None = None
 
     def __post_init__(self) -> None:
@@ -59,6 +60,9 @@ class Described:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.overload(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<truefuse operator {self.facts['namespace']}::{self.facts['schema']}>"
 
     @property
     def reference(self) -> Function:
@@ -226,6 +230,7 @@ def _registered(described: Described, backward: Described | None) -> Described:
     if described.facts["backward"]:
         _implement_backward(described, answer["backward"])
     described.backward = backward
+    described.__doc__ = _document(described)
     return described
 
 
@@ -243,6 +248,34 @@ def _finish(described: Described) -> None:
         else:
             function = functools.partial(_refuse, described, device, entry)
         _implement(described.name, device.upper(), lambda *a, _f=function, **k: _f(a, k))
+
+
+def _document(described: Described) -> str:
+    """What whoever calls the operator has to know, from the description alone."""
+    facts = described.facts
+    summary = next(
+        operator["summary"]
+        for operator in _native.operators()
+        if f"{operator['namespace']}::{operator['name']}" == described.name
+    )
+    kernel = "its kernel" if facts["has_kernel"] else "refused"
+    gradients = facts["gradients"]
+    if described.backward:
+        outputs = described.backward.facts["contract"]["outputs"]
+        gradients = [output["name"].removeprefix("grad_") for output in outputs]
+    lines = (
+        facts["schema"],
+        "",
+        summary,
+        "",
+        facts["contract"]["text"],
+        "",
+        f"gradients    {', '.join(gradients) or 'refused'}",
+        f"on a GPU     {facts['gpu'] or kernel}",
+        f"on the CPU   {facts['cpu'] or (kernel + ', in the simulator' * facts['has_kernel'])}",
+        f"described in {facts['origin']}",
+    )
+    return "\n".join(lines)
 
 
 def _implement(name: str, key: str, function: Function) -> None:

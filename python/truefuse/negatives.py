@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,9 +75,14 @@ def contains(text: str, word: str) -> bool:
 
 
 def negatives(
-    contract: dict[str, Any], inputs: Inputs, mode: Mode, device: torch.device
+    contract: dict[str, Any],
+    inputs: Inputs,
+    mode: Mode,
+    device: torch.device,
+    defaults: Collection[str] = (),
 ) -> list[Negative]:
-    """Every rule of `contract` broken once, starting from the valid call `inputs`, `mode`."""
+    """Every rule of `contract` broken once, starting from the valid call `inputs`, `mode`. Arguments that
+    have `defaults` need not be given."""
     found: list[Negative] = []
     bound: dict[str, int] = {}
     for argument in contract["arguments"]:
@@ -87,7 +92,7 @@ def negatives(
                 found += _tensor(argument, inputs, mode, device, bound)
         elif mode.get(name, inputs.get(name)) is not None:
             found += _scalar(argument, inputs, mode)
-        if not argument["optional"]:
+        if not argument["optional"] and name not in defaults:
             found += _missing(name, inputs, mode)
     return found
 

@@ -137,7 +137,7 @@ def show(screen: Screen, target: str, found: Profile, groups: list[Group]) -> No
     for group in promising[:SHOWN]:
         screen.line(group.label)
         screen.line(
-            f"{group.count} times, {group.share:.1%} of the time; moves {_bytes(group.before)}, as one "
+            f"{'once' if group.count == 1 else f'{group.count} times'}, {group.share:.1%} of the time; moves {_bytes(group.before)}, as one "
             f"kernel {_bytes(group.after)}: saves {_bytes(group.saved)}; the whole at most "
             f"{group.bound:.3f} times as fast",
             indent=4,

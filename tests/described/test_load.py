@@ -1,13 +1,19 @@
 """truefuse.load: an operator from a folder or from texts, and what is refused."""
 
+import pydoc
 import re
+from pathlib import Path
 
 import pytest
 import torch
 from scaled import BACKWARD, CPU, KERNEL, PLAN, PLANNED
+from typer.testing import CliRunner
 
 import truefuse
 from truefuse import _native, simulate
+from truefuse.cli import app
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "operators"
 
 
 def names_in(namespace):
@@ -38,6 +44,31 @@ def test_a_folder_is_an_operator(folder, text):
         op(x.transpose(0, 2), alpha=1.0, square=False)
     assert torch.equal(scale.reference(x, alpha=2, square=False), 2 * x)
     assert truefuse.load(folder) is scale
+
+
+def test_it_is_documented(folder, text):
+    scale = truefuse.load(folder)
+    schema = "scale(Tensor x, *, float alpha, bool square) -> Tensor"
+    assert repr(scale) == f"<truefuse operator {namespace_of(text)}::{schema}>"
+    said = pydoc.plain(pydoc.render_doc(scale))
+    for line in (
+        schema,
+        "alpha x, or its square",
+        "x: f32|f64 [rows.., hidden] contiguous; alpha: float [-8, 8]; square: bool -> out: like x",
+        "gradients    x",
+        "on a GPU     its kernel",
+        "on the CPU   eager",
+        f"described in {folder}",
+    ):
+        assert line in said, said
+    found = CliRunner().invoke(app, ["ops", str(folder)])
+    assert found.exit_code == 0 and schema in " ".join(found.output.split())
+    assert "bias_gelu" not in found.output
+    swish = truefuse.load(EXAMPLES / "swish", name="documented")
+    assert (
+        "gradients    x\non a GPU     its kernel\non the CPU   its kernel, in the simulator"
+        in swish.__doc__
+    )
 
 
 def test_gradients_and_compile(folder):
@@ -71,6 +102,16 @@ def test_the_kernel_runs_in_the_simulator_and_says_so(text, functions, capfd):
         torch.testing.assert_close(scale(x, alpha=0.5, square=True), 0.5 * x * x)
     said = capfd.readouterr().err
     assert said.count("its kernel runs in the simulator") == 1 and scale.name in said
+
+
+@pytest.mark.parametrize("declared", ["__shared__ float s[64];", "extern __shared__ float s[];"])
+def test_shared_memory_in_cuda_words_is_said(text, functions, declared):
+    kernel = KERNEL.replace("  for (", f"  {declared}\n  for (", 1)
+    kernel = f'#include "truefuse/sim/cuda.h"\n{kernel}'
+    scale = truefuse.load(text, kernel=kernel, functions=functions)
+    line = kernel[: kernel.index("__shared__")].count("\n") + 1
+    with pytest.raises(RuntimeError, match=rf"kernel\.hip:{line}: error: write TF_SHARED\(T, name"):
+        scale(torch.ones(2, 3), alpha=1.0, square=False)
 
 
 def test_an_edited_kernel_is_what_runs(folder):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import truefuse
 from truefuse import _native, simulate
 from truefuse import case as cases
 from truefuse.cli import app
@@ -100,6 +101,28 @@ def test_check_accepts_it_and_rejects_a_fault(tmp_path, kind):
     kernel.write_text(kernel.read_text().replace(before, after))
     done = check(folder, "--device", "sim:wave64", "--gate", "edges")
     assert done.returncode == 1 and "✗ edges" in done.stdout, done.stdout + done.stderr
+
+
+def test_an_argument_with_a_default_need_not_be_given(tmp_path):
+    folder = new(tmp_path, "blank", "with_default")
+    for name, before, after in (
+        ("description.txt", "(Tensor x)", "(Tensor x, *, float scale=2.0)"),
+        ("description.txt", "contiguous\n  ->", "contiguous;\n  scale: float\n  ->"),
+        ("kernel.hip", "const float* x,", "const float* x, float scale,"),
+        ("kernel.hip", "= x[i]", "= scale * x[i]"),
+        ("case.py", "(x: Tensor)", "(x: Tensor, scale: float)"),
+        ("case.py", "return x * 1", "return x * scale"),
+        ("case.py", "return x.clone()", "return x * scale"),
+        ("case.py", "    dtypes=", '    modes=({"scale": 3.0},),\n    dtypes='),
+    ):
+        text = (folder / name).read_text()
+        assert before in text, (name, before)
+        (folder / name).write_text(text.replace(before, after))
+    done = check(folder, "--device", "sim:wave64", "--gate", "contract", "--gate", "edges")
+    assert "✓ contract" in done.stdout and "✓ edges" in done.stdout, done.stdout + done.stderr
+    x = torch.randn(5)
+    operator = truefuse.load(folder)
+    assert torch.equal(operator(x), 2 * x) and torch.equal(operator(x, scale=0.5), x / 2)
 
 
 def test_a_kernel_that_does_not_compile_is_a_verdict_with_its_line(tmp_path):

@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from truefuse import flags, gates
-from truefuse.gates import edges
+from truefuse.case import Case
+from truefuse.context import Context
+from truefuse.gates import edges, special
 from truefuse.verdict import Status
 
 
@@ -403,3 +405,37 @@ def test_compile_gate_compiles_anew_only_where_that_is_quick(small, native):
     assert found.status is Status.PASS, found
     assert anew == ["hipRTC", "hipRTC"]
     assert [row["cold_seconds"] for row in found.numbers["table"]] == [0.2, 0.2, 3.0]
+
+
+def test_the_special_values_that_a_result_has_seen_are_named():
+    def seen(x, shape, position):
+        return special._seen_by(special.Tried("x", {"x": x}, {}, 0.0), torch.Size(shape), position)
+
+    rows = torch.tensor([[0.0, 1.0], [math.inf, 2.0]])
+    assert seen(rows, [2, 2], 2) == "inf"
+    assert seen(rows, [2], 1) == "[inf, 2.0]"
+    assert seen(torch.tensor([[math.inf]]), [1], 0) == "inf"
+    assert seen(rows.expand(4, 2, 2), [], 0) == "[0.0, 1.0, inf, 2.0]"
+    assert seen(torch.arange(9.0), [], 0) == "[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, …]"
+
+
+def test_a_reference_that_stands_alone_is_said_to():
+    def log_of_sum(x):
+        return torch.logsumexp(x, -1)
+
+    def inputs(size, dtype, device, generator, kind):
+        return {"x": torch.randn(size, generator=generator, dtype=torch.float64).to(dtype)}
+
+    def judged(reference, candidate):
+        case = Case(
+            name="log_of_sum", candidate=candidate, baselines={"eager": log_of_sum},
+            reference=reference, make_inputs=inputs, dtypes=(torch.float32,),
+        )  # fmt: skip
+        context = Context(case, torch.device("cpu"), 1, "case.py", None)
+        return run(context, "special")
+
+    overflows = judged(lambda x: x.exp().sum(-1).log(), log_of_sum)
+    assert overflows.reason == "special-value" and "as the yardstick does" in overflows.got
+    wrong = judged(log_of_sum, lambda x: log_of_sum(x).nan_to_num(0.0))
+    assert wrong.reason == "special-value" and "yardstick" not in wrong.got
+    assert wrong.summary.startswith("wrong at x=inf, f32")

@@ -24,6 +24,15 @@ def test_every_stride_rule_of_a_contiguous_argument():
     assert found["x transposed"].inputs["x"].stride() == (1, 2)
 
 
+def test_what_has_a_default_may_be_missing():
+    x = tensor_argument("x", ["f32"], ["float32"])
+    eps = {"name": "eps", "kind": "float", "optional": False, "range": None}
+    call = ({"arguments": [x, eps]}, {"x": torch.zeros(8)}, {"eps": 1.0}, CPU)
+    rules = {negative.rule for negative in negatives(*call)}
+    assert {"x missing", "eps missing"} <= rules
+    assert {negative.rule for negative in negatives(*call, ["eps"])} == rules - {"eps missing"}
+
+
 def test_strided_argument_has_no_stride_rule():
     x = tensor_argument("x", ["f32"], ["float32"], layout="strided")
     assert not {"x strided", "x transposed"} & set(of([x], {"x": torch.zeros(8)}, {}))

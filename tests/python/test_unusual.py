@@ -217,4 +217,5 @@ def test_a_baseline_that_raises_is_named_as_the_cases_affair(tmp_path):
     )
     found = status_of(cases.load(str(path)), "edges")
     assert (found.status, found.reason) == (Status.UNKNOWN, "case-raises"), found
+    assert re.fullmatch(r"mine\.py:5, in eager: x f\d\d \[7, 5\]", found.first)
     assert "IndexError: oh" in found.summary

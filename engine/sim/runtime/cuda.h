@@ -11,6 +11,9 @@
 #define __device__
 #define __host__
 #define __constant__
+// Where nobody rewrote it, as in the kernel of a described operator.
+#define __shared__ \
+  _Pragma("GCC error \"write TF_SHARED(T, name, N), if extern TF_SHARED_DYNAMIC(T, name)\"")
 #define __forceinline__ inline
 #define __align__(bytes) alignas(bytes)
 

@@ -137,7 +137,9 @@ def record(
     engine: Annotated[str, typer.Option(help="The server's engine and version, in your words.")],
     arch: Annotated[str, typer.Option(help="The device it runs on: gfx936, sm_90, cpu.")],
     flags: Annotated[str, typer.Option(help="The server's flags, all but the operator's.")],
-    operator: Annotated[str, typer.Option(help="What is swapped in: none, gdn_decode, ...")],
+    operator: Annotated[
+        str, typer.Option(help="What is swapped in, as hits name it: none; gdn_decode,swiglu")
+    ],
     repeat: Annotated[int, typer.Option(min=1, help="Passes over the prompts.")] = 4,
     tokens: Annotated[int, typer.Option(min=1, help="At most, where a prompt does not say.")] = 256,
     timeout: Annotated[float, typer.Option(min=0.01, help="Seconds for one request.")] = 300,

@@ -107,6 +107,18 @@ def ran(baseline: Sequence[Pass], candidate: Pass, sides: tuple[Side, Side]) -> 
             expected=expected,
             got="0 hits",
         )
+    names = {name.partition("@")[0] for name in candidate.hits}
+    idle = [operator for operator in sides[1].operators if operator not in names]
+    if idle:
+        return Result(
+            RAN,
+            Status.UNKNOWN,
+            "candidate-never-ran",
+            f"{', '.join(idle)} never ran on the candidate's side, only {_hits_text(candidate.hits)}: nothing "
+            f"was compared with it. Leave it out, or find out why it does not run",
+            expected=expected,
+            got=f"0 hits of {', '.join(idle)}",
+        )
     return Result(
         RAN,
         Status.PASS,

@@ -55,12 +55,14 @@ Run = Callable[[Request], Iterator[Step]]
 @dataclass(frozen=True)
 class Side:
     """`active` is entered around every pass (it swaps operators in, for instance). `hits` gives how
-    often the operator under test has run so far, by layer or operator; None: nobody counts."""
+    often the operator under test has run so far, by layer or operator; None: nobody counts. Of a candidate
+    `operators` are those of which each has to run; none are named: one that runs is enough."""
 
     name: str
     run: Run
     active: Callable[[], AbstractContextManager[Any]] = nullcontext
     hits: Callable[[], Mapping[str, int]] | None = None
+    operators: Sequence[str] = ()
 
 
 @dataclass

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
+from torch import Tensor
 
-from truefuse.context import CandidateRaised, Context
+from truefuse.context import CandidateRaised, Context, describe
 from truefuse.gates import (
     baselines,
     bounds,
@@ -92,17 +93,18 @@ def run_one(gate: ModuleType, context: Context) -> Result:
             traceback=traceback.format_exc(),
         )
     except Exception as error:
-        is_theirs = context.case.source is not None and _raised_in(error, context.case.source)
+        theirs = _raised_in(error, context.case.source)
         result = Result(
             gate.NAME,
             Status.UNKNOWN,
-            "case-raises" if is_theirs else "gate-error",
+            "case-raises" if theirs else "gate-error",
             (
                 "what the case gives to compare with raises: "
-                if is_theirs
+                if theirs
                 else "the gate itself failed: "
             )
             + f"{type(error).__name__}: {error}",
+            first=theirs,
             traceback=traceback.format_exc(),
         )
     result.seconds = time.perf_counter() - begin
@@ -111,6 +113,11 @@ def run_one(gate: ModuleType, context: Context) -> Result:
     return result
 
 
-def _raised_in(error: Exception, file: Path) -> bool:
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and frames[-1].filename == str(file)
+def _raised_in(error: Exception, file: Path | None) -> str:
+    """Where in the file, and with which tensors; "" if it was elsewhere."""
+    frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
+    if file is None or frame.f_code.co_filename != str(file):
+        return ""
+    found = {name: value for name, value in frame.f_locals.items() if isinstance(value, Tensor)}
+    where = f"{file.name}:{line}, in {frame.f_code.co_name}"
+    return f"{where}: {describe(found, {})}" if found else where

@@ -10,6 +10,7 @@ from truefuse.compare import one_thread
 from truefuse.context import Context, Results, describe
 from truefuse.gates.edges import coarse_error
 from truefuse.gates.proof import self_test_failed
+from truefuse.gates.traced import overload_of
 from truefuse.negatives import Negative, contains, negatives
 from truefuse.variants import Variant, variants
 from truefuse.verdict import Result, Status
@@ -83,7 +84,10 @@ def _forbidden(context: Context, contract: dict[str, Any]) -> list[Negative]:
     case = context.case
     size = SIZE if len(case.small_size) == 2 else case.small_size
     inputs = context.inputs(size, case.dtypes[0], case.kinds[0], NAME)
-    return negatives(contract, inputs, case.modes[0], context.device)
+    overload = overload_of(case.operator)
+    schema = overload._schema.arguments if overload else ()
+    defaults = {argument.name for argument in schema if argument.has_default_value()}
+    return negatives(contract, inputs, case.modes[0], context.device, defaults)
 
 
 def self_test(forbidden: list[Negative], operator: str) -> list[str]:

@@ -27,7 +27,7 @@ def run(context: Context) -> Result:
     faults = self_test()
     if faults:
         return self_test_failed(NAME, faults)
-    overload = _overload(context.case.operator)
+    overload = overload_of(context.case.operator)
     found = _examine(context, overload)
     if found:
         return Result(
@@ -43,7 +43,7 @@ def run(context: Context) -> Result:
     return Result(NAME, Status.PASS, "as-untraced", f"{what}: the same as untraced")
 
 
-def _overload(operator: str | None) -> Any:
+def overload_of(operator: str | None) -> Any:
     if operator is None:
         return None
     namespace, name = operator.split("::")

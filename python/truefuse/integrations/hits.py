@@ -1,7 +1,8 @@
 """How often each operator ran in each layer.
 
 With TRUEFUSE_HITS=FILE the counts are also written there, as a JSON object, so that a comparison of
-servers can read them: at most every half second, and when the process ends.
+servers can read them: at once, in place of an earlier process' counts, then at most every half second, and
+when the process ends.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Hits:
         if self._path:
             self._published.append(self)
             atexit.register(self.write)
+            self.write()
 
     def add(self, operator: str, layer: str) -> None:
         name = f"{operator}@{layer}"

@@ -224,6 +224,21 @@ def test_an_operator_that_did_not_run_is_unknown(baseline_hits, candidate_hits, 
     assert gate(data, "trajectory")["status"] == "PASS" and "performance" not in data
 
 
+@pytest.mark.parametrize(
+    ("operators", "status"), [(["toy"], "PASS"), (["toy", "other"], "UNKNOWN")]
+)
+def test_every_operator_that_is_named_has_to_run(operators, status):
+    count = itertools.count(1)
+    one = ab.Side("baseline", Toy().run, hits=dict)
+    other = ab.Side(
+        "candidate", Toy().run, hits=lambda: {"toy@0": next(count)}, operators=operators
+    )
+    found = gate(checked(ab.run(one, other, REQUESTS, rounds=0)), "ran")
+    assert found["status"] == status and ("other never ran" in found["summary"]) == (
+        status != "PASS"
+    )
+
+
 def test_a_candidate_that_changes_while_it_is_timed_is_rejected():
     toy = Toy()
     passes = itertools.count()

@@ -126,6 +126,13 @@ def test_the_command_trains_judges_and_reports(tmp_path, monkeypatch):
     assert "2/2 requests equal" in found.output and not speaks_of_speed(data)
 
 
+def test_a_small_model_is_profiled_on_one_thread(monkeypatch):
+    monkeypatch.setattr(tiny, "trained", trained)
+    torch.set_num_threads(2)
+    experiments.decode_step("tiny-llama", device="cpu", dtype="float32")()
+    assert torch.get_num_threads() == 1
+
+
 def test_copies_of_a_prompt_decoded_together_give_its_tokens():
     from truefuse.integrations.transformers import decoding
 
@@ -135,11 +142,42 @@ def test_copies_of_a_prompt_decoded_together_give_its_tokens():
     assert [step.token for step in decoding.decode(model, request, batch=3)] == alone
 
 
+def test_a_copy_that_goes_another_way_is_rejected():
+    def first_row_alone(*tensors, **named):
+        core = torch.ops.truefuse.gdn_decode(*tensors, **named)
+        core[1:] = 0
+        return core
+
+    options = {"batch": 3, "implementations": {"gdn_decode": first_row_alone}}
+    data = judged(experiment("tiny-qwen3.5", torch.float32, ["gdn_decode"], 8, **options))
+    assert data["verdict"] == "REJECT"
+    assert gate(data, "trajectory")["numbers"]["differing"] == 10
+
+
+def test_copies_that_no_token_would_judge_are_refused():
+    from truefuse.ab.experiment import ExperimentError
+
+    with pytest.raises(ExperimentError, match=r"batch 9: r0 has 8 tokens.* at least 9"):
+        experiment("tiny-gpt2", torch.float32, tokens=8, batch=9)
+
+
 def test_disabled_operators_do_not_run_and_that_is_unknown(monkeypatch):
     monkeypatch.setenv("TRUEFUSE_DISABLE", "all")
     data = judged(experiment("tiny-gpt2", torch.float32), rounds=1)
     assert data["verdict"] == "UNKNOWN"
     assert gate(data, "ran")["reason"] == "candidate-never-ran"
+
+
+def test_one_of_two_operators_that_does_not_run_is_unknown(monkeypatch):
+    monkeypatch.setenv("TRUEFUSE_DISABLE", "gdn_decode")
+    data = judged(experiment("tiny-qwen3.5", torch.float32), rounds=1)
+    assert data["verdict"] == "UNKNOWN"
+    found = gate(data, "ran")
+    assert found["reason"] == "candidate-never-ran"
+    assert (
+        found["summary"].startswith("gdn_decode never ran")
+        and "swiglu 3 layers" in found["summary"]
+    )
 
 
 def test_operators_left_in_the_model_make_the_baseline_unknown():

@@ -284,6 +284,18 @@ def test_a_recording_with_a_strange_field_is_refused(tmp_path, change):
         recording.load(path)
 
 
+@pytest.mark.parametrize(
+    ("said", "idle"), [("gdn_decode", ""), ("swiglu", "swiglu"), ("gdn_decode, swiglu", "swiglu")]
+)
+def test_every_operator_that_is_said_has_to_have_run(tmp_path, said, idle):
+    with four(tmp_path) as found:
+        for one in found[1:3]:
+            one.said["operator"] = said
+        result = gate(checked(recorded.compare(found)), "ran")
+    assert result["status"] == ("UNKNOWN" if idle else "PASS")
+    assert not idle or result["summary"].startswith(f"{idle} never ran")
+
+
 def test_a_failing_candidate_is_unknown(tmp_path):
     with four(tmp_path, repeat=1) as found:
         pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from types import MethodType
 
 import pytest
 import torch
@@ -226,6 +227,20 @@ def test_layers_with_another_activation_or_hooks_are_skipped_with_a_reason():
         used(model, "bias_gelu")
 
 
+@pytest.mark.parametrize("of", [lambda layer: layer, lambda layer: layer.norm])
+def test_a_layer_with_a_kernel_of_transformers_mapping_is_said(of):
+    """What its kernelize() does to a layer: another class' forward, bound to this one."""
+    model = built("tiny-qwen3.5")
+    for block in model.model.layers[:2]:
+        layer = of(block.linear_attn)
+        layer.forward = MethodType(type(layer).forward, layer)
+    with pytest.raises(
+        RuntimeError, match=r"0\.linear_attn and 1 more: the forward .* replaced .* use_kernels"
+    ):
+        used(model, "gdn_decode")
+    assert "forward" in vars(layer)  # and left as it was
+
+
 class Odd:
     """A cache that nobody knows."""
 
@@ -263,8 +278,10 @@ def test_disable(monkeypatch, value, left):
 def test_hits_are_written_where_a_server_is_asked_to(tmp_path, monkeypatch):
     monkeypatch.setattr(Hits, "_published", [])
     path = tmp_path / "hits.json"
+    path.write_text('{"gdn_decode@layers.0": 1000}')
     monkeypatch.setenv("TRUEFUSE_HITS", str(path))
     hits = Hits()
+    assert json.loads(path.read_text()) == {}  # of the process before
     for _ in range(3):
         hits.add("gdn_decode", "layers.0")
     other = Hits()

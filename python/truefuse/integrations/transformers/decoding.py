@@ -37,7 +37,7 @@ def side(
 
 def decode(model: nn.Module, request: Request, batch: int = 1) -> Iterator[Step]:
     """Yields until max_tokens ("length") or an end token ("eos"). `batch` copies of the prompt are
-    decoded together; the first one's tokens are given, and fed to all."""
+    decoded together; each token is another copy's in turn, and fed to all."""
     device = next(model.parameters()).device
     ends = _end_tokens(model)
     ids = torch.tensor([request.prompt] * batch, device=device)
@@ -46,7 +46,7 @@ def decode(model: nn.Module, request: Request, batch: int = 1) -> Iterator[Step]
         with torch.no_grad():
             found = model(input_ids=ids, use_cache=True, **{CACHE: cache})
         cache = found[CACHE]
-        step = chosen(found.logits[0, -1], cache, request, position)
+        step = chosen(found.logits[:, -1], cache, request, position)
         yield step
         if request.forced is None and step.token in ends:
             return "eos"
@@ -55,7 +55,10 @@ def decode(model: nn.Module, request: Request, batch: int = 1) -> Iterator[Step]
 
 
 def chosen(logits: Tensor, cache: Any, request: Request, position: int) -> Step:
-    """The next token, by the logits or as the request says, with what is to be observed."""
+    """The next token, by the logits [batch, vocabulary] or as the request says, with what is to be
+    observed. Copies take turns: a kernel that is right in the first row alone is seen."""
+    row = position % len(logits)
+    logits = logits[row]
     if not request.observe:
         token = request.forced[position] if request.forced else int(logits.argmax())
         return Step(token)
@@ -70,18 +73,20 @@ def chosen(logits: Tensor, cache: Any, request: Request, position: int) -> Step:
         margin=float(best.values[0] - best.values[1]),
         preferred=preferred,
         log_probability=float(logits.log_softmax(-1)[token]),
-        states=cache_states(cache),
+        states=cache_states(cache, row),
     )
 
 
-def cache_states(cache: Any) -> dict[str, Tensor]:
-    """Convolution and recurrent states of the first sequence by layer, where the cache has any."""
+def cache_states(cache: Any, row: int) -> dict[str, Tensor]:
+    """Convolution and recurrent states of one sequence by layer, where the cache has any."""
     found = {}
     for number, layer in enumerate(getattr(cache, "layers", ())):
         if isinstance(layer, LinearAttentionLayer):
             kinds = {"conv": layer.conv_states[0], "recurrent": layer.recurrent_states[0]}
             found |= {
-                f"layers.{number}.{k}": state[:1] for k, state in kinds.items() if state is not None
+                f"layers.{number}.{k}": state[row : row + 1]
+                for k, state in kinds.items()
+                if state is not None
             }
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,7 @@ def of_model(
     Sets this process's number of PyTorch's `threads`; None: one for a tiny model, else as it is. Raises
     ExperimentError for what cannot be made.
     """
-    if threads is None and name in tiny.MODELS:
-        threads = 1
-    if threads is not None:
-        torch.set_num_threads(threads)
+    _set_threads(name, threads)
     if name in tiny.MODELS:
         ops = ops or list(tiny.MODELS[name].operators)
     elif not ops:
@@ -65,7 +63,14 @@ def of_loaded(
     batch: int = 1,
     **options: Any,
 ) -> Experiment:
-    """Of a model that is at hand; each request is decoded `batch` times together; `options` go to `use`. Raises ExperimentError."""
+    """Of a model that is at hand; each request is decoded `batch` times together; `options` go to `use`.
+    Raises ExperimentError."""
+    short = [request for request in requests if request.max_tokens < batch]
+    if short:
+        raise ExperimentError(
+            f"batch {batch}: {short[0].name} has {short[0].max_tokens} tokens, and each judges one copy in "
+            f"turn, so some would go unseen. Decode at least {batch} tokens"
+        )
     try:
         with use(model, ops, **options) as swap:
             layers = [layer for names in swap.layers.values() for layer in names]
@@ -74,6 +79,7 @@ def of_loaded(
     swapped = decoding.Swapped(model, ops, **options)
     baseline = decoding.side("baseline", model, hits=swapped.hits, batch=batch)
     candidate = decoding.side("candidate", model, swapped.active, swapped.hits, batch)
+    candidate = replace(candidate, operators=ops)
 
     def rounded() -> Any:
         return decoding.rounded_otherwise(model, layers)
@@ -91,7 +97,8 @@ def of_loaded(
 
 
 def decode_step(name: str, *, device: str, dtype: str) -> Callable[[], Any]:
-    """A call that decodes one token after a prompt, for profiling. Raises ExperimentError."""
+    """A call that decodes one token after a prompt, for profiling. As of_model with threads None."""
+    _set_threads(name, None)
     model, prompts = _load(name, device, dtype, 1, 0)
     where = next(model.parameters()).device
     with torch.no_grad():
@@ -103,6 +110,13 @@ def decode_step(name: str, *, device: str, dtype: str) -> Callable[[], Any]:
             return model(input_ids=token, use_cache=True, **{CACHE: found[CACHE]})
 
     return call
+
+
+def _set_threads(name: str, threads: int | None) -> None:
+    if threads is None and name in tiny.MODELS:
+        threads = 1
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 def _load(

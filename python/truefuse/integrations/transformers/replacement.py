@@ -58,8 +58,23 @@ def plain(module: nn.Module, *types: type[nn.Module]) -> None:
 
 
 def unhooked(module: nn.Module) -> None:
+    own_forward(module)
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
-    if any(hooks) or hasattr(module, "_hf_hook") or "forward" in vars(module):
+    if any(hooks):
         raise Unsupported(
             f"hooks are attached to its {type(module).__name__}, and would not be called"
+        )
+
+
+def own_forward(module: nn.Module) -> None:
+    """Raises Unsupported if its forward is not its class'."""
+    kind = type(module).__name__
+    if hasattr(module, "_hf_hook"):
+        raise Unsupported(
+            f"hooks of accelerate are attached to this {kind} (device_map?), and would not be called"
+        )
+    if "forward" in vars(module):
+        raise Unsupported(
+            f"the forward of this {kind} has been replaced already, as transformers' own kernel mapping does: "
+            "load the model without use_kernels=True, or keep that kernel"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MethodType, TracebackType
 from typing import Any
 
@@ -14,7 +14,12 @@ from torch import nn
 
 from truefuse.integrations.hits import Hits
 from truefuse.integrations.transformers import gdn, mlp
-from truefuse.integrations.transformers.replacement import Place, Replacement, Unsupported
+from truefuse.integrations.transformers.replacement import (
+    Place,
+    Replacement,
+    Unsupported,
+    own_forward,
+)
 
 TESTED = ("5.17", "5.23", "5.24")
 REPLACEMENTS: tuple[Replacement, ...] = (*mlp.REPLACEMENTS, *gdn.REPLACEMENTS)
@@ -56,8 +61,7 @@ class Swap:
         self.restore()
 
     def _put(self, module: nn.Module, name: str, replacement: Replacement, call: Any) -> None:
-        if "forward" in vars(module):
-            raise Unsupported("its forward has been replaced by something else")
+        own_forward(module)
         hit = functools.partial(self._hits.add, replacement.operator, name)
         forward = replacement.bind(Place(module, name, type(module).forward, call, hit))
         module.forward = MethodType(forward, module)  # type: ignore[method-assign]
@@ -126,11 +130,20 @@ def _swap_in(
         except Unsupported as reason:
             swap.skipped[name] = str(reason)
     if operator not in swap.layers:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in swap.skipped.items())
+        reasons = "; ".join(_by_reason(swap.skipped))
         raise RuntimeError(
             f"use: {type(model).__name__} has no layer that {operator} can compute. It replaces "
             f"{', '.join(table)}{'; skipped ' + reasons if reasons else ''}."
         )
+
+
+def _by_reason(skipped: Mapping[str, str]) -> Iterator[str]:
+    """A model has dozens of layers, and mostly one reason for all."""
+    names: dict[str, list[str]] = {}
+    for name, reason in skipped.items():
+        names.setdefault(reason, []).append(name)
+    for reason, (first, *others) in names.items():
+        yield f"{first}{f' and {len(others)} more' if others else ''}: {reason}"
 
 
 def _of_library(operator: str) -> Callable[..., torch.Tensor]:

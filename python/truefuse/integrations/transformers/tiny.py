@@ -84,6 +84,8 @@ def _gpt2() -> nn.Module:
         n_embd=64,
         n_layer=3,
         n_head=2,
+        bos_token_id=None,
+        eos_token_id=None,
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,
