@@ -18,7 +18,8 @@ SETTLED = 0.3  # seconds after which every runtime's threads sleep; LLVM's OpenM
 WATCHED, WATCHED_LATER = 0.05, 0.2
 # In processors. Where others use the machine, a thread that never rests may get no more than that.
 AT_REST, MARGIN = 0.05, 0.25
-BUSY = 0.1  # seconds that threads stood in line for a processor, in each second: no verdict on speed
+# Seconds that threads stood in line for a processor, in each second: then no verdict on speed.
+BUSY = 0.1
 
 
 def busy(seconds: float = WATCHED) -> float:
