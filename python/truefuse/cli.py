@@ -379,7 +379,7 @@ def ops(
     from truefuse import _native
     from truefuse.terminal import Screen
 
-    found = _native.operators() if operator is None else [_operator(operator)]
+    found = _native.operators() if operator is None else [operator_named(operator)]
     if as_json:
         print(json.dumps(found, indent=1))
         return
