@@ -15,14 +15,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
-import inspect
 import itertools
 import json
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,18 +36,12 @@ try:
     from transformers import StaticCache
     from transformers.models.qwen3_5 import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
-    from truefuse.integrations.transformers import decoding, experiments
+    from truefuse.integrations.transformers import decoding, experiments, peers
 except ImportError as error:
     sys.exit(f"gdn_model.py needs transformers, which cannot be imported: {error}")
 
 PROMPT, PERIOD, MOST_LAYERS = 16, 4, 64
 PEERS = {"flash-linear-attention": "fla", "causal-conv1d": "causal_conv1d"}
-FUNCTIONS = (
-    "causal_conv1d_update",
-    "causal_conv1d_fn",
-    "torch_chunk_gated_delta_rule",
-    "torch_recurrent_gated_delta_rule",
-)
 
 
 def build(layers: int, small: bool, device: torch.device) -> nn.Module:
@@ -87,20 +80,6 @@ def importable() -> dict[str, str]:
         except Exception as error:  # whatever a package raises that does not fit this machine
             found[name] = f"not importable: {type(error).__name__}: {error}"[:200]
     return found
-
-
-@contextmanager
-def torch_path() -> Iterator[None]:
-    """transformers' own functions in place of the peers' that it has found."""
-    module: Any = sys.modules[Qwen3_5ForCausalLM.__module__]
-    before = {name: getattr(module, name) for name in FUNCTIONS}
-    try:
-        for name, function in before.items():
-            setattr(module, name, inspect.unwrap(function))
-        yield
-    finally:
-        for name, function in before.items():
-            setattr(module, name, function)
 
 
 def captured(call: Callable[[], Tensor], device: torch.device) -> tuple[Callable[[], None], Tensor]:
@@ -217,7 +196,7 @@ def layers_for(arguments: argparse.Namespace, device: torch.device, parts: int) 
     model = build(PERIOD, arguments.small, device)
     size = sum(p.numel() * p.element_size() for p in model.model.layers.parameters())
     request = ab.Request("r", [1] * PROMPT, arguments.tokens)
-    with torch_path():
+    with peers.put_aside(model):
         for _ in range(2):
             begin = time.perf_counter()
             for _ in decoding.decode(model, request, max(arguments.batches)):
@@ -278,10 +257,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=200, help="for everything, about")
     arguments = parser.parse_args()
     device, begin = torch.device(arguments.device), time.perf_counter()
-    peers = importable()
-    print("; ".join(f"{name}: {found}" for name, found in peers.items()))
-    paths: dict[str, Any] = {"torch path": torch_path}
-    if not all(found.startswith("not importable") for found in peers.values()):
+    found_peers = importable()
+    print("; ".join(f"{name}: {found}" for name, found in found_peers.items()))
+    paths: dict[str, Any] = {"torch path": peers.put_aside}
+    if not all(found.startswith("not importable") for found in found_peers.values()):
         paths["fast path"] = nullcontext
     forms = {"eager": False, ("CUDA graph" if device.type == "cuda" else "static cache"): True}
     parts = len(arguments.batches) * len(paths) * len(forms)
@@ -295,7 +274,7 @@ def main() -> None:
         "benchmark": "gdn_model",
         "layers": layers,
         "small": arguments.small,
-        "peers": peers,
+        "peers": found_peers,
         "environment": environment.describe(device),
         "found": [],
     }
@@ -307,7 +286,7 @@ def main() -> None:
             row["not run"] = f"no time left of {arguments.seconds:g} s"
             print(f"{title}: {row['not run']}")
         else:
-            with paths[path]():
+            with paths[path](model):
                 made = experiment(model, requests, batch, forms[form])
                 row |= entry(ab.run(**vars(made), mode="forced", rounds=arguments.rounds))
             show(title, row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 from misread import other_layout
 
 from truefuse import ab
-from truefuse.integrations.transformers import decoding, swap, use
+from truefuse.integrations.transformers import decoding, peers, swap, use
 
 PATH = Path(__file__).resolve().parents[3] / "bench/gdn_model.py"
 SMALL = ("--device", "cpu", "--small", "--tokens", "3", "--requests", "2", "--rounds", "1")
@@ -80,9 +81,9 @@ class NoHost(TorchDispatchMode):
 def test_the_static_step_needs_no_host_and_gives_the_tokens(bench, swapped):
     model = bench.build(4, True, torch.device("cpu"))
     request = ab.Request("r", [3] * bench.PROMPT, 4)
-    with bench.torch_path():
+    with peers.put_aside(model):
         wanted = [step.token for step in decoding.decode(model, request)]
-        with use(model, ["gdn_decode"]) if swapped else bench.torch_path():
+        with use(model, ["gdn_decode"]) if swapped else nullcontext():
             found = [step.token for step in bench.static_decode(model, 1, request)]
             assert found == wanted
             held = bench.Static(model, 1, 32)
@@ -91,13 +92,3 @@ def test_the_static_step_needs_no_host_and_gives_the_tokens(bench, swapped):
             for between in (lambda: held.token.sum().item(), lambda: torch.tensor([1])):
                 with NoHost(), pytest.raises(RuntimeError, match="between host and device"):
                     between()
-
-
-def test_the_torch_path_puts_the_peers_aside_and_back(bench, monkeypatch):
-    module = sys.modules[bench.Qwen3_5ForCausalLM.__module__]
-    before = {name: getattr(module, name) for name in bench.FUNCTIONS}
-    with bench.torch_path():
-        for name, function in before.items():
-            assert getattr(module, name) is not function  # its wrapper chose among the peers
-            assert getattr(module, name).__module__ == module.__name__
-    assert {name: getattr(module, name) for name in bench.FUNCTIONS} == before

@@ -14,6 +14,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from truefuse.ab.sides import Request, Side, Step, play
 from truefuse.ab.speed import Amdahl
+from truefuse.integrations.transformers.peers import put_aside_on_cpu
 from truefuse.integrations.transformers.swap import Swap, use
 
 # What a model calls its cache, as an argument and in its output; 5.24 has renamed it.
@@ -32,7 +33,13 @@ def side(
     batch: int = 1,
 ) -> Side:
     """Decodes one request at a time with the model's own cache; a prompt is a list of token ids."""
-    return Side(name, lambda request: decode(model, request, batch), active, hits)
+
+    @contextmanager
+    def running() -> Iterator[None]:
+        with put_aside_on_cpu(model), active():
+            yield
+
+    return Side(name, lambda request: decode(model, request, batch), running, hits)
 
 
 def decode(model: nn.Module, request: Request, batch: int = 1) -> Iterator[Step]:

@@ -14,6 +14,7 @@ from truefuse.ab.experiment import Experiment, ExperimentError
 from truefuse.ab.sides import Request
 from truefuse.integrations.transformers import decoding, tiny
 from truefuse.integrations.transformers.decoding import CACHE
+from truefuse.integrations.transformers.peers import put_aside_on_cpu
 from truefuse.integrations.transformers.swap import use
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -101,12 +102,12 @@ def decode_step(name: str, *, device: str, dtype: str) -> Callable[[], Any]:
     _set_threads(name, None)
     model, prompts = _load(name, device, dtype, 1, 0)
     where = next(model.parameters()).device
-    with torch.no_grad():
+    with torch.no_grad(), put_aside_on_cpu(model):
         found = model(input_ids=torch.tensor(prompts, device=where), use_cache=True)
     token = found.logits[:, -1:].argmax(-1)
 
     def call() -> Any:
-        with torch.no_grad():
+        with torch.no_grad(), put_aside_on_cpu(model):
             return model(input_ids=token, use_cache=True, **{CACHE: found[CACHE]})
 
     return call

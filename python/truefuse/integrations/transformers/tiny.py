@@ -15,6 +15,8 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from truefuse.integrations.transformers.peers import put_aside_on_cpu
+
 VOCABULARY = 48
 PERIOD = 24  # the synthetic text repeats after this many tokens, and not before:
 STRIDES = (1, 5, 7, 11, 13)  # each without a common divisor with it
@@ -145,15 +147,16 @@ def trained(name: str, seed: int = 0) -> nn.Module:
     model, steps = MODELS[name].build().train(), MODELS[name].steps
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6e-3, total_steps=steps)
-    for step in range(steps):
-        rows = [text(step * BATCH + i, LENGTH) for i in range(BATCH)]
-        batch = torch.tensor(rows)
-        loss = _loss(model, batch)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
+    with put_aside_on_cpu(model):
+        for step in range(steps):
+            rows = [text(step * BATCH + i, LENGTH) for i in range(BATCH)]
+            batch = torch.tensor(rows)
+            loss = _loss(model, batch)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
     return model.eval().requires_grad_(False)
 
 
