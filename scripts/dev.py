@@ -118,7 +118,12 @@ def write_launchers(chosen: Environment, stage: Path) -> None:
     """build/truefuse and build/python: the command line as `make check` runs it, and the Python that
     imports what was built, for whoever wants to go on."""
     variables = chosen.variables(stage)
-    names = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONWARNINGS")
+    names = (
+        "PYTHONPATH",
+        "PYTHONPYCACHEPREFIX",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONWARNINGS",
+    )
     lines = [f"export {name}={shlex.quote(variables[name])}\n" for name in names]
     python = shlex.quote(chosen.python)
     for name, command in (("truefuse", f"{python} -m truefuse"), ("python", python)):

@@ -87,7 +87,10 @@ class Environment:
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([*map(str, front), *inherited, *map(str, self.overlays)]),
+            # Written here and nowhere else, so also where somebody wants none (many images set this): without
+            # it every process compiles PyTorch's sources again, 3 s each.
             "PYTHONPYCACHEPREFIX": str(BUILD / "pycache"),
+            "PYTHONDONTWRITEBYTECODE": "",
             "HYPOTHESIS_STORAGE_DIRECTORY": str(BUILD / "hypothesis"),
             # PyTorch says so at every import where there is no numpy, which truefuse does not need.
             "PYTHONWARNINGS": ",".join(

@@ -47,7 +47,8 @@ all() {
   local paths
   paths=$("$python" scripts/dev.py paths) || { failed=1; return; }
   paths=${paths##*$'\n'}
-  export PYTHONPATH=$paths PYTHONUNBUFFERED=1 PYTHONPYCACHEPREFIX=$PWD/build/pycache
+  export PYTHONPATH=$paths PYTHONUNBUFFERED=1
+  export PYTHONPYCACHEPREFIX=$PWD/build/pycache PYTHONDONTWRITEBYTECODE=
   stage doctor 120 "$python" -m truefuse doctor
   # Most of their time is compiling; a test of more than 2^31 elements needs 20 GB of the device.
   local spread=() workers
