@@ -139,12 +139,16 @@ def _state_line(shape: dict[str, Any]) -> str:
 def busy_line(shape: dict[str, Any]) -> str:
     """A parallel call waits for the slowest of its threads, so that a busy machine favours whoever needs fewer
     of them: that is not noise, and no interval shows it."""
-    if (shape.get("waited") or 0.0) < company.BUSY:
+    if shape.get("device_shared"):
+        who = "the device was busy: calls waited for it longer than they took on it, the baseline's too"
+    elif (shape.get("waited") or 0.0) >= company.BUSY:
+        who = (
+            f"the machine was busy: threads waited for a processor {shape['waited']:.0%} of the time, "
+            "all together"
+        )
+    else:
         return ""
-    return (
-        f"the machine was busy: threads waited for a processor {shape['waited']:.0%} of the time, all together. "
-        "On a quiet one the ratio may be another, so there is no verdict on it"
-    )
+    return f"{who}. On a quiet one the ratio may be another, so there is no verdict on it"
 
 
 def _share(shape: dict[str, Any]) -> str:

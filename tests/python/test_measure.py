@@ -59,11 +59,11 @@ def test_clocks_that_disagree(context, monkeypatch):
     assert refuted.value.reason == "clocks-disagree"
 
 
-def clocks_agree(context, pairs):
+def clocks_agree(context, pairs, baseline=()):
     shape = measure._Shape.__new__(measure._Shape)
     shape.context, shape.size = context, (1,)
-    shape.clocks = {measure.CANDIDATE: pairs, measure.AGAIN: pairs}
-    shape._clocks_agree(1)
+    shape.clocks = {measure.CANDIDATE: pairs, measure.AGAIN: pairs, "eager": list(baseline)}
+    return shape._clocks_agree(1)
 
 
 def test_a_process_that_is_stopped_between_the_clocks_now_and_then_is_believed(context):
@@ -73,6 +73,21 @@ def test_a_process_that_is_stopped_between_the_clocks_now_and_then_is_believed(c
     for share in (0.96, 1.04):
         with pytest.raises(Refuted):
             clocks_agree(context, [(one * share, one) for one in seconds])
+
+
+def test_a_device_that_others_use_too_accuses_nobody_but_work_that_a_clock_misses_does(context):
+    """Host and device seconds of calls that wait for 5 ms until the device takes them up."""
+    late = [(0.006, 0.001)] * 30
+    quiet = [(0.001, 0.001)] * 30
+    assert clocks_agree(context, quiet, quiet) is False
+    assert clocks_agree(context, late, late) is True
+    for baseline in (quiet, [(0.002, 0.001)] * 30):
+        with pytest.raises(Refuted):
+            clocks_agree(context, late, baseline)
+    # A host's clock that runs slow is no waiting, whatever the baseline's says.
+    slow = [(0.001, 0.006)] * 30
+    with pytest.raises(Refuted):
+        clocks_agree(context, slow, slow)
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,15 @@ def test_a_busy_machine_is_named(accepted, tmp_path, capsys, waited, said):
     assert [("140%" in text, "machine was busy" in text) for text in texts] == [(said, said)] * 2
 
 
+def test_a_busy_device_is_named(accepted, tmp_path, capsys):
+    accepted.performance["shapes"][0]["device_shared"] = True
+    data = accepted.to_json()
+    VALIDATOR.validate(data)
+    terminal.show_timing(terminal.Screen(), data["performance"])
+    texts = (capsys.readouterr().out, report.write(accepted, tmp_path)[1].read_text("utf-8"))
+    assert all("the device was busy" in text for text in texts)
+
+
 def test_layouts_are_drawn_in_a_picture_of_their_own(accepted, tmp_path, monkeypatch):
     drawn = []
 
