@@ -117,7 +117,9 @@ def _of_another(
     """The case's own contract has other arguments than its calls."""
     if case.contract is None or contract is None:
         return None
-    optional = {argument["name"]: argument["optional"] for argument in contract["arguments"]}
+    optional = {
+        argument["name"]: argument.get("optional", False) for argument in contract["arguments"]
+    }
     for key in (*inputs, *mode):
         if key not in optional:
             where = "make_inputs gives" if key in inputs else "modes give"

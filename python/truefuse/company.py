@@ -18,7 +18,8 @@ SETTLED = 0.3  # seconds after which every runtime's threads sleep; LLVM's OpenM
 WATCHED, WATCHED_LATER = 0.05, 0.2
 # In processors. Where others use the machine, a thread that never rests may get no more than that.
 AT_REST, MARGIN = 0.05, 0.25
-# Seconds that threads stood in line for a processor, in each second: then no verdict on speed.
+# Of the time: how long a thread may stand in line for a processor that others have before there is no verdict on
+# speed; and in processors, what others use at least where they are said to be there.
 BUSY = 0.1
 
 
@@ -34,17 +35,49 @@ def busy(seconds: float = WATCHED) -> float:
     return (own + sum(theirs)) / passed
 
 
-def waited() -> float | None:
-    """Seconds that this process's threads have been ready to run while others had the processors, all threads
-    together; None where the system does not count them."""
-    total, counts = 0, False
+class Watch:
+    """From now on: how long this process stood in line for a processor because others had them."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter()
+        self._waited, self._others = _waited(), _seconds_of_others()
+
+    def share(self) -> float | None:
+        """Of the time until now, for the thread that waited most: the others of a parallel call wait for it. 0
+        where nobody else ran: a process that keeps more threads than there are processors stands in its own
+        way. None where the system does not count."""
+        passed = time.perf_counter() - self._begin
+        others = _seconds_of_others()
+        if not self._waited or self._others is None or others is None:
+            return None
+        if others - self._others < BUSY * passed:
+            return 0.0
+        waits = {
+            thread: seconds - self._waited.get(thread, 0.0) for thread, seconds in _waited().items()
+        }
+        return min(1.0, max(0.0, *waits.values()) / passed)
+
+
+def _waited() -> dict[str, float]:
+    """Of each thread of this process, the seconds that it has been ready to run and did not."""
+    found = {}
     for path in Path("/proc/self/task").glob("*/schedstat"):
         try:
-            total += int(path.read_text().split()[1])
+            found[path.parent.name] = int(path.read_text().split()[1]) / 1e9
         except (OSError, LookupError, ValueError):
             continue  # a thread that has ended
-        counts = True
-    return total / 1e9 if counts else None
+    return found
+
+
+def _seconds_of_others() -> float | None:
+    """Processor time of everybody but this process and those that it has started."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+        user, nice, system, _idle, _waiting, irq, softirq, steal = map(int, fields[1:9])
+    except (OSError, ValueError):
+        return None
+    everybody = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    return everybody - time.process_time() - sum(_seconds_of_descendants().values())
 
 
 def _seconds_of_descendants() -> dict[int, float]:

@@ -21,7 +21,7 @@ from truefuse import arithmetic, bandwidth, company, flags, graphtime, memory, s
 from truefuse.case import Inputs, Mode, Size
 from truefuse.context import Context, Results, copies, describe, is_floating, mode_name, short
 from truefuse.gates.edges import coarse_error
-from truefuse.gates.outputs import same_results
+from truefuse.gates.outputs import as_bits
 from truefuse.gates.remembered import one_of_many
 from truefuse.rotation import Sets
 from truefuse.sampling import AGAIN, CANDIDATE
@@ -189,9 +189,9 @@ class _Shape:
                 sets.move_on()
 
         timers = {name: self._timer(name, batch) for name in self.functions}
-        begin, before = time.perf_counter(), company.waited()
+        watch = company.Watch()
         samples = sampling.interleaved(timers, rounds, between)
-        waited = _share(before, company.waited(), time.perf_counter() - begin)
+        waited = watch.share()
         self._alone()
         self._as_fast_on_new_contents()
         is_shared = self._clocks_agree(batch)
@@ -299,7 +299,7 @@ class _Shape:
             for number, output in zip(chosen, outputs, strict=True)
         ]
         return [
-            same_results(one, self.sets.expected[number])
+            _all_read(one, self.sets.expected[number])
             for number, one in zip(chosen, results, strict=True)
         ]
 
@@ -365,7 +365,7 @@ class _Shape:
         largest.data.copy_(usual)
 
     def _clocks_agree(self, batch: int) -> bool:
-        """Whether a device that others use too made all sides wait for it, the baselines as well."""
+        """Whether a device that others use too made every side wait for it."""
         share, seconds = CLOCKS_AGREE[self.context.device.type]
         pairs = {name: _usual(found) for name, found in self.clocks.items() if found}
         # A busy device takes up work late and says so late, whoever waits: the host's clock runs on. A host's
@@ -375,7 +375,7 @@ class _Shape:
             for name, (first, second) in pairs.items()
             if name not in (CANDIDATE, AGAIN)
         ]
-        late = max(waits, default=0.0)
+        late = min(waits, default=0.0)
         for name in (CANDIDATE, AGAIN):
             first, second = pairs[name]
             allowed = share * max(first, second) + seconds
@@ -386,7 +386,7 @@ class _Shape:
                     f"µs by the second one for {batch} calls",
                     "two clocks that agree; on a GPU work off the current stream shows here",
                 )
-        return any(
+        return all(
             first - second > share * max(first, second) + seconds
             for first, second in pairs.values()
         )
@@ -428,13 +428,15 @@ class _Shape:
         )
 
 
-def _share(before: float | None, after: float | None, passed: float) -> float | None:
-    """Of the time that has passed; more than 1 where several threads have waited."""
-    if before is None or after is None:
-        return None
-    return (
-        max(0.0, after - before) / passed
-    )  # the waiting of a thread that has ended is not counted
+def _all_read(found: Results, expected: Results) -> bool:
+    """same_results, with the same work whatever the answer is: every element of what is expected is read twice."""
+    same = list(found) == list(expected)
+    for name, right in expected.items():
+        one = found.get(name, right)
+        if one.dtype != right.dtype or one.shape != right.shape:
+            same, one = False, right
+        same &= int((as_bits(one) != as_bits(right)).sum()) == 0
+    return same
 
 
 def _usual(pairs: list[tuple[float, float]]) -> tuple[float, float]:

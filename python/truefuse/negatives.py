@@ -116,9 +116,10 @@ def _tensor(
         other = torch.float64 if tensor.dtype != torch.float64 else torch.float32
         wants = _dtype_words(inputs[like].dtype)
     else:
-        other = next(d for d in _OTHERS if not _allowed(d, argument))
+        other = next((d for d in _OTHERS if not _allowed(d, argument)), None)
         wants = tuple(argument["dtypes"] + argument["torch_dtypes"])
-    yield broken("dtype", tensor.to(other), _dtype_words(other), wants)
+    if other is not None:  # else every dtype is allowed
+        yield broken("dtype", tensor.to(other), _dtype_words(other), wants)
 
     # device
     if others:

@@ -143,8 +143,8 @@ def busy_line(shape: dict[str, Any]) -> str:
         who = "the device was busy: calls waited for it longer than they took on it, the baseline's too"
     elif (shape.get("waited") or 0.0) >= company.BUSY:
         who = (
-            f"the machine was busy: threads waited for a processor {shape['waited']:.0%} of the time, "
-            "all together"
+            f"the machine was busy: a thread waited for a processor {shape['waited']:.0%} of the time, "
+            "while others had them"
         )
     else:
         return ""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import stateful
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from truefuse import bandwidth, company, flags, measure
 from truefuse.context import Context
@@ -59,10 +60,11 @@ def test_clocks_that_disagree(context, monkeypatch):
     assert refuted.value.reason == "clocks-disagree"
 
 
-def clocks_agree(context, pairs, baseline=()):
+def clocks_agree(context, pairs, *baselines):
     shape = measure._Shape.__new__(measure._Shape)
     shape.context, shape.size = context, (1,)
-    shape.clocks = {measure.CANDIDATE: pairs, measure.AGAIN: pairs, "eager": list(baseline)}
+    shape.clocks = {measure.CANDIDATE: pairs, measure.AGAIN: pairs}
+    shape.clocks |= {f"baseline {i}": pairs for i, pairs in enumerate(baselines)}
     return shape._clocks_agree(1)
 
 
@@ -81,9 +83,10 @@ def test_a_device_that_others_use_too_accuses_nobody_but_work_that_a_clock_misse
     quiet = [(0.001, 0.001)] * 30
     assert clocks_agree(context, quiet, quiet) is False
     assert clocks_agree(context, late, late) is True
-    for baseline in (quiet, [(0.002, 0.001)] * 30):
+    assert clocks_agree(context, quiet, late) is False
+    for baselines in ([quiet], [[(0.002, 0.001)] * 30], [quiet, late], [late, quiet]):
         with pytest.raises(Refuted):
-            clocks_agree(context, late, baseline)
+            clocks_agree(context, late, *baselines)
     # A host's clock that runs slow is no waiting, whatever the baseline's says.
     slow = [(0.001, 0.006)] * 30
     with pytest.raises(Refuted):
@@ -169,36 +172,57 @@ def test_a_thread_that_works_on_is_seen(monkeypatch):
         thread.join()
 
 
-def test_who_stands_in_line_for_a_processor():
-    """Two threads that share one; nobody who sleeps."""
-    if company.waited() is None:
-        pytest.skip("the system does not count it")
-    code = """
+LINE = """
 import os, subprocess, sys, time
 from truefuse import company
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
-begin, before = time.perf_counter(), company.waited()
-spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-end = time.perf_counter() + 2
+watch = company.Watch()
+spin = "import time; end = time.time() + 3\\nwhile time.time() < end: pass"
+subprocess.Popen([*{before}, sys.executable, "-c", spin])
+end = time.perf_counter() + 2.5
 while time.perf_counter() < end: pass
-spinning.kill()
-print((company.waited() - before) / (time.perf_counter() - begin))
+print(watch.share(), company._seconds_of_others() - watch._others)
 """
+
+
+def in_line(before):
     done = subprocess.run(
-        [sys.executable, "-c", f"import conftest\n{code}"], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", "import conftest\n" + LINE.format(before=before)],
+        capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONPATH": ":".join([str(Path(__file__).parent), *sys.path])},
     )  # fmt: skip
-    assert 0.2 < float(done.stdout) <= 1.0
-    before = company.waited()
+    return map(float, done.stdout.split())
+
+
+@pytest.mark.skipif(company.Watch().share() is None, reason="the system does not count it")
+def test_who_stands_in_line_for_a_processor():
+    """Two threads that share one processor: somebody else's, who has left us, and one that we have started."""
+    share, _ = in_line(["setsid", "--fork"])
+    assert 0.2 < share <= 1.0
+    share, others = in_line([])
+    assert share == 0.0 or others > 0.2  # others may run here too
+    watch = company.Watch()
     time.sleep(0.5)
-    assert company.waited() - before < 0.25
+    assert watch.share() < 0.5  # who sleeps stands in no line
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "share"), [(1.0, 2.5, 0.75), (None, 2.0, None), (2.0, 1.0, 0.0)]
+    ("others", "waits", "share"),
+    [
+        (2.0, {"1": 1.5, "2": 0.5}, 0.75),
+        (2.0, {"1": 5.0}, 1.0),
+        (0.1, {"1": 1.5}, 0.0),  # nobody else: it stood in its own way
+        (None, {"1": 1.5}, None),
+    ],
 )
-def test_share_of_the_time_in_line(before, after, share):
-    assert measure._share(before, after, 2.0) == share
+def test_share_of_the_time_in_line(monkeypatch, others, waits, share):
+    clock = iter([10.0, 12.0])
+    seconds = iter([100.0, others and 100.0 + others])
+    found = iter([{"1": 1.0}, {"1": 1.0 + waits.pop("1"), **waits}])
+    monkeypatch.setattr(company.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(company, "_seconds_of_others", lambda: next(seconds))
+    monkeypatch.setattr(company, "_waited", lambda: next(found))
+    assert company.Watch().share() == share
 
 
 @pytest.mark.parametrize(
@@ -265,11 +289,48 @@ def test_every_side_is_followed_by_the_same_work_and_begins_at_every_set(context
         assert begun[name] == set(range(len(shape.sets))), name
 
 
-@pytest.mark.parametrize(("seconds", "is_busy"), [(0.0, False), (1e9, True)])
-def test_no_verdict_on_speed_where_the_machine_was_busy(context, monkeypatch, seconds, is_busy):
-    times = itertools.count(0.0, seconds)
-    monkeypatch.setattr(company, "waited", lambda: next(times))
+@pytest.mark.parametrize(("share", "is_busy"), [(0.0, False), (None, False), (0.5, True)])
+def test_no_verdict_on_speed_where_the_machine_was_busy(context, monkeypatch, share, is_busy):
+    monkeypatch.setattr(company.Watch, "share", lambda watch: share)
     monkeypatch.setattr(measure.stats, "speed_verdict", lambda speedup, floor: "FASTER")
     shapes = measure.measure(context)["shapes"]
     verdicts = {one["verdict"] for shape in shapes for one in shape["baselines"]}
     assert verdicts == {"AMBIGUOUS" if is_busy else "FASTER"}
+
+
+def test_what_is_looked_at_is_all_read_whatever_the_answer_is():
+    """As many elements compared for results with other bits, another dtype or another name as for the same."""
+    one = {
+        "a": torch.arange(12.0),
+        "b": torch.ones(3, 5, dtype=torch.bfloat16),
+        "c": torch.ones(2) > 0,
+    }
+
+    class Compared(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, given=(), options=None):
+            if function is torch.ops.aten.ne.Tensor:
+                compared.append(given[0].numel())
+            return function(*given, **(options or {}))
+
+    def looked(found):
+        compared.clear()
+        with Compared():
+            same = measure._all_read(found, one)
+        return same, sorted(compared)
+
+    compared = []
+    nan = {"a": torch.full((12,), torch.nan)}
+    everything = [2, 12, 15]
+    assert looked({k: t.clone() for k, t in one.items()}) == (True, everything)
+    with Compared():
+        assert measure._all_read(nan, {"a": nan["a"].clone()})
+    others = (
+        one | {"a": -one["a"]},  # -0 and 0 differ too
+        one | {"a": one["a"].double()},
+        one | {"b": one["b"][:2]},
+        {"b": one["b"], "a": one["a"], "c": one["c"]},
+        {"a": one["a"]},
+        one | {"c": ~one["c"]},
+    )
+    for other in others:
+        assert looked(other) == (False, everything)

@@ -50,6 +50,13 @@ def test_dtype_of_an_argument_that_may_be_any_integer():
     assert found["index dtype"].inputs["index"].dtype == torch.float32
 
 
+def test_where_every_dtype_is_allowed_none_is_forbidden():
+    shorts = ["i32", "i16", "i8", "f32", "c64", "bool"]
+    longs = ["int32", "int16", "int8", "float32", "complex64", "bool"]
+    found = of([tensor_argument("x", shorts, longs)], {"x": torch.zeros(8)}, {})
+    assert found and "x dtype" not in found
+
+
 def test_calls_are_made_as_all_others():
     """Inputs in their order, whatever the candidate calls them, until one is left out."""
     x = tensor_argument("x", ["f32"], ["float32"])

@@ -212,10 +212,15 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
     """Equal bit for bit, so that NaN equals itself and -0 does not equal +0."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(a.element_size())
-    if bits is None or a.dtype == torch.bool:
-        return torch.equal(a, b)
-    return torch.equal(a.contiguous().view(bits), b.contiguous().view(bits))
+    return torch.equal(as_bits(a), as_bits(b))
+
+
+def as_bits(tensor: Tensor) -> Tensor:
+    """The same memory as integers, whose equality is that of bits. As it is where there is no such integer."""
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    if tensor.dtype == torch.bool or tensor.element_size() not in bits:
+        return tensor
+    return tensor.contiguous().view(bits[tensor.element_size()])
 
 
 def same_results(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:

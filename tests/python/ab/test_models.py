@@ -142,6 +142,19 @@ def test_copies_of_a_prompt_decoded_together_give_its_tokens():
     assert [step.token for step in decoding.decode(model, request, batch=3)] == alone
 
 
+def test_no_end_comes_before_every_copy_had_its_turn(monkeypatch):
+    """Of six copies, each seen once, though the first token ends the text."""
+    from truefuse.integrations.transformers import decoding
+
+    torch.manual_seed(0)
+    model = tiny.MODELS["tiny-llama"].build().eval().requires_grad_(False)
+    request = ab.Request("r", tiny.text(5, 8), 9)
+    tokens = [step.token for step in decoding.decode(model, request)]
+    monkeypatch.setattr(decoding, "_end_tokens", lambda model: {tokens[0]})
+    assert len(list(decoding.decode(model, request))) == 1
+    assert [step.token for step in decoding.decode(model, request, batch=6)] == tokens[:6]
+
+
 def test_a_copy_that_goes_another_way_is_rejected():
     def first_row_alone(*tensors, **named):
         core = torch.ops.truefuse.gdn_decode(*tensors, **named)

@@ -44,18 +44,20 @@ def side(
 
 def decode(model: nn.Module, request: Request, batch: int = 1) -> Iterator[Step]:
     """Yields until max_tokens ("length") or an end token ("eos"). `batch` copies of the prompt are
-    decoded together; each token is another copy's in turn, and fed to all."""
+    decoded together; each token is another copy's in turn, and fed to all. No end comes before every copy
+    had its turn."""
     device = next(model.parameters()).device
     ends = _end_tokens(model)
     ids = torch.tensor([request.prompt] * batch, device=device)
-    cache = None
+    cache, has_ended = None, False
     for position in range(request.max_tokens):
         with torch.no_grad():
             found = model(input_ids=ids, use_cache=True, **{CACHE: cache})
         cache = found[CACHE]
         step = chosen(found.logits[:, -1], cache, request, position)
         yield step
-        if request.forced is None and step.token in ends:
+        has_ended |= request.forced is None and step.token in ends
+        if has_ended and position + 1 >= batch:
             return "eos"
         ids = torch.full((batch, 1), step.token, device=device)
     return "length"
