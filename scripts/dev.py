@@ -197,8 +197,8 @@ def sanitize() -> int:
     install_compilers()
     build = Build(chosen, "address,undefined")
     build.make(tests=True)
-    # The vendors' compilers run in the test's process: they leak, mix allocation functions and replace
-    # the signal stack of their thread.
+    # Some tests load the vendors' compilers into their own process: they leak, mix allocation functions and
+    # replace the signal stack of their thread.
     options = {"ASAN_OPTIONS": "detect_leaks=0:alloc_dealloc_mismatch=0:use_sigaltstack=0"}
     return run_ctest(build, chosen.variables() | options)
 
