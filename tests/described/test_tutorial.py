@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -30,6 +31,10 @@ def script(name):
 
 @pytest.mark.parametrize("name", ["author.md", "porting.md"])
 def test_it_runs(name, tmp_path):
+    if name == "porting.md" and " " in torch.__file__:
+        pytest.skip(
+            "torch.utils.cpp_extension cannot link to a PyTorch whose folder has a space in it"
+        )
     (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
     done = subprocess.run(
         [sys.executable, "-c", script(name)], cwd=tmp_path, capture_output=True, text=True, timeout=900,
