@@ -38,6 +38,16 @@ std::vector<const Operator*> operators_named(const std::vector<std::string>& nam
   return found;
 }
 
+/// Where the variable is not set, as on most machines, another kernel is wanted.
+void refuse_instructing_variables(const jit::Built& built) {
+  const std::vector<std::string> names = jit::instructing_variables(built.key);
+  if (names.empty()) return;
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  throw Error("a bundle's kernels are compiled without flags from the environment, but " +
+              built.compiler + " reads " + list + ", which is set here: unset it and pack again");
+}
+
 std::vector<jit::CacheEntry> compile_all(const std::vector<const Operator*>& operators,
                                          const std::vector<std::string>& archs, int jobs) {
   std::vector<jit::BuildRequest> requests;
@@ -56,6 +66,7 @@ std::vector<jit::CacheEntry> compile_all(const std::vector<const Operator*>& ope
   std::vector<jit::CacheEntry> entries(requests.size());
   in_parallel(requests.size(), jobs, [&](std::size_t i) {
     jit::Built built = jit::build(requests[i]);
+    refuse_instructing_variables(built);
     entries[i] = {requests[i].label, built.key, std::move(built.code), built.compile_seconds};
   });
   return entries;
