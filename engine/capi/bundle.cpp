@@ -131,9 +131,10 @@ char* truefuse_bundle_unpack(const char* spec) {
     const jit::Bundle bundle = jit::Bundle::open(spec);
     const jit::Cache cache(jit::Cache::default_directory());
     if (cache.directory().empty()) throw Error("there is no cache folder to unpack into");
+    for (const jit::CacheEntry& entry : bundle.entries()) cache.publish(entry);
+    // Only now: to keep one may have removed another.
     int published = 0;
     for (const jit::CacheEntry& entry : bundle.entries()) {
-      cache.publish(entry);
       published += cache.lookup(entry.key).has_value();
     }
     if (published < static_cast<int>(bundle.entries().size())) {
