@@ -1,6 +1,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <filesystem>
+#include <random>
 #include <sstream>
 #include <string>
 #include <unistd.h>
@@ -78,8 +80,11 @@ class FileInTheMaking {
  public:
   explicit FileInTheMaking(std::string path)
       : path_(std::move(path)),
-        temporary_(path_ + "." + std::to_string(::getpid()) + ".tmp"),
-        fd_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) {
+        temporary_(path_ + "." + std::to_string(std::random_device()()) + ".tmp") {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path_, ignored)) fail(EISDIR);
+    fd_ =
+        jit::Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (!fd_) fail(errno);
   }
   ~FileInTheMaking() { ::unlink(temporary_.c_str()); }
