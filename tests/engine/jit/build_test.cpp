@@ -229,11 +229,13 @@ TEST_F(BuildWithoutCompiler, ADamagedEntryDoesNotHideASoundOne) {
   }
   const timespec long_ago[2] = {{1000, 0}, {1000, 0}};
   ASSERT_EQ(::utimensat(AT_FDCWD, sound.c_str(), long_ago, 0), 0);
-  const Built built = build(request_of("k"));
-  EXPECT_TRUE(built.from_cache);
-  EXPECT_NE(std::find(built.key.parts().begin(), built.key.parts().end(),
-                      std::pair<std::string, std::string>("Scribe library", "91ab")),
-            built.key.parts().end());
+  in_child([] {  // It warns, which a process does once.
+    const Built built = build(request_of("k"));
+    EXPECT_TRUE(built.from_cache);
+    EXPECT_NE(std::find(built.key.parts().begin(), built.key.parts().end(),
+                        std::pair<std::string, std::string>("Scribe library", "91ab")),
+              built.key.parts().end());
+  });
 }
 
 TEST_F(Build, CountsWhatHappened) {
