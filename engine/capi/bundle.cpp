@@ -1,6 +1,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <filesystem>
+#include <random>
 #include <sstream>
 #include <string>
 #include <unistd.h>
@@ -38,6 +40,16 @@ std::vector<const Operator*> operators_named(const std::vector<std::string>& nam
   return found;
 }
 
+/// Where the variable is not set, as on most machines, another kernel is wanted.
+void refuse_instructing_variables(const jit::Built& built) {
+  const std::vector<std::string> names = jit::instructing_variables(built.key);
+  if (names.empty()) return;
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  throw Error("a bundle's kernels are compiled without flags from the environment, but " +
+              built.compiler + " reads " + list + ", which is set here: unset it and pack again");
+}
+
 std::vector<jit::CacheEntry> compile_all(const std::vector<const Operator*>& operators,
                                          const std::vector<std::string>& archs, int jobs) {
   std::vector<jit::BuildRequest> requests;
@@ -56,6 +68,7 @@ std::vector<jit::CacheEntry> compile_all(const std::vector<const Operator*>& ope
   std::vector<jit::CacheEntry> entries(requests.size());
   in_parallel(requests.size(), jobs, [&](std::size_t i) {
     jit::Built built = jit::build(requests[i]);
+    refuse_instructing_variables(built);
     entries[i] = {requests[i].label, built.key, std::move(built.code), built.compile_seconds};
   });
   return entries;
@@ -67,8 +80,11 @@ class FileInTheMaking {
  public:
   explicit FileInTheMaking(std::string path)
       : path_(std::move(path)),
-        temporary_(path_ + "." + std::to_string(::getpid()) + ".tmp"),
-        fd_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) {
+        temporary_(path_ + "." + std::to_string(std::random_device()()) + ".tmp") {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path_, ignored)) fail(EISDIR);
+    fd_ =
+        jit::Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (!fd_) fail(errno);
   }
   ~FileInTheMaking() { ::unlink(temporary_.c_str()); }
@@ -120,9 +136,10 @@ char* truefuse_bundle_unpack(const char* spec) {
     const jit::Bundle bundle = jit::Bundle::open(spec);
     const jit::Cache cache(jit::Cache::default_directory());
     if (cache.directory().empty()) throw Error("there is no cache folder to unpack into");
+    for (const jit::CacheEntry& entry : bundle.entries()) cache.publish(entry);
+    // Only now: to keep one may have removed another.
     int published = 0;
     for (const jit::CacheEntry& entry : bundle.entries()) {
-      cache.publish(entry);
       published += cache.lookup(entry.key).has_value();
     }
     if (published < static_cast<int>(bundle.entries().size())) {

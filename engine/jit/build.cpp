@@ -46,11 +46,24 @@ void add_source(Key& key, const BuildRequest& request) {
   for (const auto& [name, text] : request.program.headers) key.add_digest("file " + name, text);
 }
 
-std::string source_of(const BuildRequest& request) {
-  Key source;
-  source.add("format", kFormat);
-  add_source(source, request);
-  return source_digest(source);
+/// As each compiler would be given it here and now.
+std::vector<std::string> request_digests(const BuildRequest& request) {
+  std::vector<std::string> digests;
+  for (const auto& instructions : instructions_for(request.arch)) {
+    Key key;
+    key.add("format", kFormat);
+    for (const auto& [name, value] : instructions) key.add(name, value);
+    add_source(key, request);
+    digests.push_back(request_digest(key));
+  }
+  return digests;
+}
+
+std::string compiler_of(const Key& key) {
+  for (const auto& [name, value] : key.parts()) {
+    if (name == "compiler") return value;
+  }
+  return {};
 }
 
 /// From an entry that some compiler made.
@@ -58,8 +71,8 @@ Built built_from(CacheEntry entry) {
   Built built;
   for (const auto& [name, value] : entry.key.parts()) {
     if (name == "target") built.target = value;
-    if (name == "compiler") built.compiler = value;
   }
+  built.compiler = compiler_of(entry.key);
   built.key = std::move(entry.key);
   built.from_cache = true;
   built.compile_seconds = entry.compile_seconds;
@@ -73,7 +86,7 @@ std::optional<Built> find_in_bundle(const BuildRequest& request) {
   const std::shared_ptr<const Bundle> bundle = Bundle::current();
   if (bundle == nullptr || !request.compiler.empty()) return std::nullopt;
   const Arch device = parse_arch(request.arch);
-  const CacheEntry* const entry = bundle->find(source_of(request), device);
+  const CacheEntry* const entry = bundle->find(request_digests(request), device);
   if (entry == nullptr) {
     log_decision("bundle miss (" + request.label + ") for " + device.text);
     return std::nullopt;
@@ -87,22 +100,32 @@ std::optional<Built> find_in_bundle(const BuildRequest& request) {
 }
 
 /// Where there is no compiler, no entry is of another than would be used now: one of the same
-/// source serves, as in a bundle. `truefuse cache unpack` puts such entries there.
+/// request serves, as in a bundle. `truefuse cache unpack` puts such entries there.
 std::optional<Built> find_whoever_compiled(const BuildRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
   const Cache cache = current_cache();
   std::vector<CacheEntry> kept;
-  for (Key& key : cache.keys()) kept.push_back({"", std::move(key), "", 0});
-  const Bundle entries(std::move(kept));
-  const CacheEntry* const found = entries.find(source_of(request), parse_arch(request.arch));
-  std::optional<CacheEntry> entry = found == nullptr ? std::nullopt : cache.lookup(found->key);
-  if (!entry) return std::nullopt;
-  Built built = built_from(std::move(*entry));
-  log_decision("no compiler is here: the entry for " + built.target + " by " + built.compiler +
-               " is used (" + request.label + ")");
-  built.seconds = seconds_since(begin);
-  record(Event::disk, built.seconds);
-  return built;
+  for (Key& key : cache.keys()) {
+    if (may_be_used(compiler_of(key))) kept.push_back({"", std::move(key), "", 0});
+  }
+  Bundle entries(std::move(kept));
+  const std::vector<std::string> requests = request_digests(request);
+  const Arch device = parse_arch(request.arch);
+  // A damaged entry may have a sound key: then the next best is asked.
+  while (const CacheEntry* const found = entries.find(requests, device)) {
+    std::optional<CacheEntry> entry = cache.lookup(found->key);
+    if (!entry) {
+      entries.remove(found);
+      continue;
+    }
+    Built built = built_from(std::move(*entry));
+    log_decision("no compiler that may be used is here: the entry for " + built.target + " by " +
+                 built.compiler + " is used (" + request.label + ")");
+    built.seconds = seconds_since(begin);
+    record(Event::disk, built.seconds);
+    return built;
+  }
+  return std::nullopt;
 }
 
 CacheEntry compile(Compiler& compiler, const BuildRequest& request, const Key& key) {
@@ -176,9 +199,11 @@ Built build(const BuildRequest& request) {
   const SearchPaths paths = search_paths();
   if (request.use_cache) {
     if (std::optional<Built> built = find_in_bundle(request)) return std::move(*built);
-    // An entry exists only if the compiler took the target; so a hit needs no question to it, and a
-    // compiler library, which takes longer to load than an entry, stays on disk. Only the preferred
-    // compiler is looked up here: to identify nvcc or hipcc means to run them.
+    // An entry for the device's own target exists only if the compiler took it; so a hit needs no
+    // question to it, and a compiler library, which takes longer to load than an entry, stays on
+    // disk. For an earlier target the compiler must first have refused the device's own, which
+    // build_with() asks. Only the preferred compiler is looked up here: to identify nvcc or hipcc
+    // means to run them.
     const auto begin = std::chrono::steady_clock::now();
     const Arch arch = parse_arch(request.arch);
     const auto compilers = compilers_for(request.arch, paths, request.compiler);
@@ -186,7 +211,8 @@ Built build(const BuildRequest& request) {
     if (request.arch_is_reported_by_device) targets = targets_for(arch);
     if (compilers.empty()) {
       targets.clear();
-      if (request.compiler.empty()) {
+      // A compiler that is named but not there is a mistake, which its error below tells.
+      if (request.compiler.empty() && !is_any_named(request.arch)) {
         if (std::optional<Built> built = find_whoever_compiled(request)) return std::move(*built);
       }
     }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -16,6 +17,14 @@ namespace {
 
 constexpr std::string_view kMagic = "truefuse-bundle\n";
 constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
+constexpr std::string_view kEnvironment = "environment ";
+
+/// Whether a key part is a variable that may change what the compiler makes of a source. HIP_PATH,
+/// HIP_ROCCLR_HOME, NVCC_CCBIN and their like only say where its files are.
+bool instructs(std::string_view part) {
+  return part.starts_with(kEnvironment) && !part.ends_with("PATH") && !part.ends_with("_HOME") &&
+         !part.ends_with("_CCBIN");
+}
 
 template <class T>
 void put(std::string& out, T value) {
@@ -61,18 +70,27 @@ std::string read_bundle(const std::string& path) {
 
 }  // namespace
 
-std::string source_digest(const Key& key) {
-  Key source;
+std::string request_digest(const Key& key) {
+  Key request;
   for (const auto& [name, value] : key.parts()) {
-    if (name == "format" || name == "option" || name == "program" || name.starts_with("file ")) {
-      source.add(name, value);
+    if (name == "format" || name == "compiler" || name == "arguments" || name == "option" ||
+        name == "program" || name.starts_with("file ") || instructs(name)) {
+      request.add(name, value);
     }
   }
-  return source.digest();
+  return request.digest();
+}
+
+std::vector<std::string> instructing_variables(const Key& key) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : key.parts()) {
+    if (instructs(name)) names.push_back(name.substr(kEnvironment.size()));
+  }
+  return names;
 }
 
 Bundle::Bundle(std::vector<CacheEntry> entries) : entries_(std::move(entries)) {
-  for (const CacheEntry& entry : entries_) sources_.push_back(source_digest(entry.key));
+  for (const CacheEntry& entry : entries_) requests_.push_back(request_digest(entry.key));
 }
 
 std::string Bundle::pack(const std::vector<CacheEntry>& entries) {
@@ -143,11 +161,11 @@ std::shared_ptr<const Bundle> Bundle::current() {
   return bundle;
 }
 
-const CacheEntry* Bundle::find(const std::string& source, const Arch& device) const {
+const CacheEntry* Bundle::find(const std::vector<std::string>& requests, const Arch& device) const {
   const CacheEntry* best = nullptr;
   std::string best_target;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (sources_[i] != source) continue;
+    if (std::find(requests.begin(), requests.end(), requests_[i]) == requests.end()) continue;
     const std::string target = target_of(entries_[i].key);
     if (target == device.text) return &entries_[i];
     bool runs = false;
@@ -163,6 +181,12 @@ const CacheEntry* Bundle::find(const std::string& source, const Arch& device) co
     }
   }
   return best;
+}
+
+void Bundle::remove(const CacheEntry* found) {
+  const auto at = found - entries_.data();
+  entries_.erase(entries_.begin() + at);
+  requests_.erase(requests_.begin() + at);
 }
 
 }  // namespace truefuse::jit

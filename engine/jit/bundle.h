@@ -14,8 +14,8 @@ namespace truefuse::jit {
 /// Compiled kernels in one file, for machines that shall not compile: read-only, the same wherever
 /// it lies, trusted because its SHA-256 is known and not because of who owns it.
 ///
-/// A kernel is found by its source (program, headers, constants, options) and by a target that runs
-/// on the device; which compiler made it does not matter, so none need be there.
+/// A kernel is found by what was compiled and how (request_digest()) and by a target that runs on
+/// the device; which release of the compiler made it does not matter, so none need be there.
 ///
 ///   "truefuse-bundle\n"   16 bytes
 ///   u32 entries           little-endian, like all integers
@@ -37,18 +37,25 @@ class Bundle {
   /// used is a warning and null.
   static std::shared_ptr<const Bundle> current();
 
-  /// The kernel of that source_digest() for `device`: built for exactly its arch, else for one that
-  /// runs on it, the most specific first. Null if there is none.
-  const CacheEntry* find(const std::string& source, const Arch& device) const;
+  /// The kernel of one of these request_digest()s for `device`: built for exactly its arch, else
+  /// for one that runs on it, the most specific first. Null if there is none.
+  const CacheEntry* find(const std::vector<std::string>& requests, const Arch& device) const;
+
+  /// Removes what find() returned.
+  void remove(const CacheEntry* found);
 
   const std::vector<CacheEntry>& entries() const { return entries_; }
 
  private:
   std::vector<CacheEntry> entries_;
-  std::vector<std::string> sources_;  ///< Of each entry.
+  std::vector<std::string> requests_;  ///< Of each entry.
 };
 
-/// The digest of those parts of a key that say what is compiled, not by whom nor for which target.
-std::string source_digest(const Key& key);
+/// The digest of those parts of a key that say what is compiled and how the compiler is told to:
+/// not of which files it consists, where they are, nor for which target it compiles.
+std::string request_digest(const Key& key);
+
+/// The variables among a key's parts that told the compiler how to compile.
+std::vector<std::string> instructing_variables(const Key& key);
 
 }  // namespace truefuse::jit

@@ -105,6 +105,19 @@ std::vector<std::pair<std::string, std::string>> environment_parts(
   return parts;
 }
 
+std::vector<std::pair<std::string, std::string>> instructions_in(
+    std::vector<std::pair<std::string, std::string>> identity) {
+  std::erase_if(identity, [](const auto& part) {
+    return part.first != "compiler" && part.first != "arguments" &&
+           !part.first.starts_with("environment ");
+  });
+  return identity;
+}
+
+std::vector<std::pair<std::string, std::string>> Compiler::instructions() const {
+  return instructions_in(identity());
+}
+
 std::string write_program(const Program& program, const std::string& directory,
                           std::string_view suffix) {
   for (const auto& [name, text] : program.headers) {

@@ -33,6 +33,10 @@ Arch parse_arch_for(Vendor vendor, std::string_view compiler, std::string_view a
 std::vector<std::pair<std::string, std::string>> environment_parts(
     const std::vector<std::string>& names, const std::vector<std::string>& prefixes);
 
+/// The parts among those of an identity that are instructions (Compiler::instructions()).
+std::vector<std::pair<std::string, std::string>> instructions_in(
+    std::vector<std::pair<std::string, std::string>> identity);
+
 /// Writes the program's text and headers into a directory. Returns the name of the file with the
 /// text, which no header has. Throws Error for a header whose name would lie outside.
 std::string write_program(const Program& program, const std::string& directory,

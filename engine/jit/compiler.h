@@ -43,6 +43,11 @@ class Compiler {
   /// it reads; never a path, a modification time or hiprtcVersion.
   virtual std::vector<std::pair<std::string, std::string>> identity() const = 0;
 
+  /// Those of identity() that say how it is told to compile, not of which files it consists: its
+  /// name, the arguments that it always gets, the variables that it reads. Also of a compiler that
+  /// is not here.
+  virtual std::vector<std::pair<std::string, std::string>> instructions() const;
+
   /// Empty if `arch` can be compiled for, else a sentence saying why not. Never aborts.
   virtual std::string refusal(std::string_view arch) = 0;
 

@@ -155,7 +155,20 @@ std::vector<std::pair<std::string, std::string>> ProgramCompiler::identity() con
     if (!identity_) identity_ = find_identity();
     parts = *identity_;
   }
-  parts.emplace_back("arguments", joined(arguments("TARGET", {}, "INPUT", "OUTPUT")));
+  for (auto& part : how_it_is_run()) parts.push_back(std::move(part));
+  return parts;
+}
+
+std::vector<std::pair<std::string, std::string>> ProgramCompiler::instructions() const {
+  // Without find_identity(), which runs the program.
+  std::vector<std::pair<std::string, std::string>> parts = {{"compiler", name()}};
+  for (auto& part : how_it_is_run()) parts.push_back(std::move(part));
+  return instructions_in(std::move(parts));
+}
+
+std::vector<std::pair<std::string, std::string>> ProgramCompiler::how_it_is_run() const {
+  std::vector<std::pair<std::string, std::string>> parts = {
+      {"arguments", joined(arguments("TARGET", {}, "INPUT", "OUTPUT"))}};
   for (auto& part : more_identity()) parts.push_back(std::move(part));
   return parts;
 }

@@ -20,6 +20,7 @@ class ProgramCompiler : public Compiler {
   std::string version() const override;
   std::string path() const override { return path_; }
   std::vector<std::pair<std::string, std::string>> identity() const override;
+  std::vector<std::pair<std::string, std::string>> instructions() const override;
   std::string refusal(std::string_view arch) override;
   void trust_reported(std::string_view arch) override { choices_.trust(arch); }
   std::string target_for(std::string_view arch) override;
@@ -59,6 +60,8 @@ class ProgramCompiler : public Compiler {
   CodeObject compile_for(const Program& program, const std::string& target,
                          const std::vector<std::string>& options) const;
   std::vector<std::pair<std::string, std::string>> find_identity() const;
+  /// The part of the identity that may change in the life of a process.
+  std::vector<std::pair<std::string, std::string>> how_it_is_run() const;
 
   std::string path_;
   Vendor vendor_;

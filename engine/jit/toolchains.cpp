@@ -138,8 +138,6 @@ const std::vector<Kind>& kinds() {
   return list;
 }
 
-bool is_rtc(const Kind& kind) { return std::string_view(kind.name).ends_with("RTC"); }
-
 std::shared_ptr<Compiler> make(const Kind& kind, const SearchPaths& paths) {
   const std::string name = kind.name;
   if (name == "NVRTC") {
@@ -198,7 +196,7 @@ Finding find(const Kind& kind, const SearchPaths& paths) {
   } catch (const Error& error) {
     finding.problem = error.what();
   }
-  if (finding.works && is_rtc(kind) && !rtc_allowed()) {
+  if (finding.works && !may_be_used(kind.name)) {
     finding.problem = "it works, but is not used because TRUEFUSE_RTC=0 is set";
   }
   if (!finding.works) finding.remedy = kind.remedy;
@@ -210,6 +208,23 @@ Finding find(const Kind& kind, const SearchPaths& paths) {
 bool rtc_allowed() {
   const char* value = std::getenv("TRUEFUSE_RTC");
   return value == nullptr || std::string_view(value) != "0";
+}
+
+bool may_be_used(std::string_view compiler) { return !compiler.ends_with("RTC") || rtc_allowed(); }
+
+bool is_any_named(std::string_view arch) {
+  const Vendor vendor = parse_arch(arch).vendor;
+  return std::any_of(kinds().begin(), kinds().end(), [&](const Kind& kind) {
+    return kind.vendor == vendor && named_by(kind.variable).has_value();
+  });
+}
+
+std::vector<std::vector<std::pair<std::string, std::string>>> instructions_for(
+    std::string_view arch) {
+  if (parse_arch(arch).vendor == Vendor::nvidia) {
+    return {Nvrtc({}).instructions(), Nvcc({}).instructions()};
+  }
+  return {HipRtc({}, {}).instructions(), Hipcc({}).instructions()};
 }
 
 std::string find_nvrtc(const SearchPaths& paths) {
@@ -297,7 +312,7 @@ std::vector<std::shared_ptr<Compiler>> compilers_for(std::string_view arch,
   std::vector<std::shared_ptr<Compiler>> compilers;
   for (const Kind& kind : kinds()) {
     if (kind.vendor != vendor || (!preference.empty() && preference != kind.name)) continue;
-    if (is_rtc(kind) && !rtc_allowed()) continue;
+    if (!may_be_used(kind.name)) continue;
     if (auto compiler = make(kind, paths)) compilers.push_back(std::move(compiler));
   }
   return compilers;
@@ -322,7 +337,7 @@ std::shared_ptr<Compiler> compiler_for(std::string_view arch, const SearchPaths&
     if (!preference.empty() && preference != kind.name) {
       refusals += std::string("\n  ") + kind.name + " was not asked, because " +
                   std::string(preference) + " was chosen";
-    } else if (is_rtc(kind) && !rtc_allowed()) {
+    } else if (!may_be_used(kind.name)) {
       refusals += std::string("\n  ") + kind.name + " was not asked, because TRUEFUSE_RTC=0 is set";
     } else {
       refusals += "\n  " + not_found(kind) + " (" + kind.remedy + ")";

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <truefuse/jit/compiler.h>
@@ -25,6 +26,16 @@ std::string find_hipcc();                           ///< TRUEFUSE_HIPCC
 
 /// False if TRUEFUSE_RTC=0: then only nvcc and hipcc are used.
 bool rtc_allowed();
+/// False for the name of a compiler that TRUEFUSE_RTC=0 excludes.
+bool may_be_used(std::string_view compiler);
+
+/// Whether an environment variable names a compiler for the vendor of `arch`, there or not.
+bool is_any_named(std::string_view arch);
+
+/// How each compiler for the vendor of `arch` would be told to compile (Compiler::instructions()),
+/// best first, whether it is here or not.
+std::vector<std::vector<std::pair<std::string, std::string>>> instructions_for(
+    std::string_view arch);
 
 /// The compilers found for the vendor of `arch`, best first: NVRTC before nvcc, hipRTC before
 /// hipcc. One object per compiler for the life of the process, so that what it has learnt is kept.

@@ -41,9 +41,10 @@ void check_bundle(std::string_view bytes) {
   require(jit::Bundle::pack(bundle->entries()) == bytes, "two files are one bundle");
   const jit::Arch device = jit::parse_arch("gfx90a:sramecc+:xnack-");
   for (const jit::CacheEntry& entry : bundle->entries()) {
-    const std::string source = jit::source_digest(entry.key);
-    const jit::CacheEntry* const found = bundle->find(source, device);
-    require(found == nullptr || jit::source_digest(found->key) == source, "another source's code");
+    const std::string request = jit::request_digest(entry.key);
+    const jit::CacheEntry* const found = bundle->find({request}, device);
+    require(found == nullptr || jit::request_digest(found->key) == request,
+            "another request's code");
   }
 }
 

@@ -24,6 +24,10 @@ def truefuse(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
 def test_a_bundle_serves_where_nothing_may_be_compiled(tmp_path):
     if refusal := _native.refusal("gfx906"):
         pytest.skip(refusal)
@@ -46,20 +50,30 @@ def test_a_bundle_serves_where_nothing_may_be_compiled(tmp_path):
     assert unpacked.returncode == 0 and f"{variants} kernels in" in unpacked.stdout
     assert truefuse("cache", "verify", **elsewhere).returncode == 0
 
-    # Unpacked kernels serve where there is no compiler at all.
+    # Room for one only: keeping a later kernel removes an earlier one.
+    little = {"TRUEFUSE_CACHE_DIR": str(tmp_path / "little"), "TRUEFUSE_CACHE_LIMIT": "0.02"}
+    unpacked = truefuse("cache", "unpack", spec, **little)
+    kept = len(list((tmp_path / "little").glob("*.tfk")))
+    assert 0 < kept < variants
+    assert unpacked.returncode == 2
+    assert f"only {kept} of {variants} kernels are in the cache" in flat(unpacked.stderr)
+
+    # Unpacked kernels are entries as any other, and hide no mistake in what names a compiler.
+    one = ("compile", "bias_gelu", "--arch", "gfx906")
+    found = truefuse(*one, TRUEFUSE_NO_COMPILE="1", **elsewhere)
+    assert found.returncode == 0 and "cache hit" in found.stderr, found.stderr
     script = """
 from truefuse import _native
 label = next(o for o in _native.operators() if o["name"] == "bias_gelu")["variants"][0]["label"]
-found = _native.compile("bias_gelu", "gfx906:sramecc+:xnack-", label)
-assert found["ok"] and found["source"] != "compiled", found
+print(_native.compile("bias_gelu", "gfx906", label))
 """
     none = {"TRUEFUSE_HIPRTC": "/nonexistent", "TRUEFUSE_HIPCC": "/nonexistent"}
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True,
         env={**os.environ, **elsewhere, **none},
     )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    assert "no compiler is here: the entry for gfx906 by hipRTC is used" in run.stderr
+    assert "'ok': False" in run.stdout, run.stdout + run.stderr
+    assert "TRUEFUSE_HIPRTC=/nonexistent is no file" in run.stdout
 
     costs = json.loads(truefuse("cache", "stats", "--json", **elsewhere).stdout)
     assert len(costs["compile_seconds"]) == len(costs["read_seconds"]) == variants
@@ -74,6 +88,18 @@ assert found["ok"] and found["source"] != "compiled", found
     assert not damaged.exists()
 
 
+def test_flags_of_the_environment_are_not_packed(tmp_path):
+    if refusal := _native.refusal("gfx906"):
+        pytest.skip(refusal)
+    flags = "HIPRTC_COMPILE_OPTIONS_APPEND HIPCC_COMPILE_FLAGS_APPEND".split()
+    found = truefuse(
+        "cache", "pack", str(tmp_path / "kernels.tfb"), "--arch", "gfx906", "--operator", "bias_gelu",
+        TRUEFUSE_CACHE="off", **dict.fromkeys(flags, "-DTF_UNUSED=1"),
+    )  # fmt: skip
+    assert found.returncode == 2 and "_APPEND, which is set here: unset it" in flat(found.stderr)
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_packed_or_unpacked_is_said(tmp_path):
     bundle = str(tmp_path / "kernels.tfb")
     found = truefuse("cache", "pack", bundle, "--arch", "gfx906", "--operator", "nonsense")
@@ -81,6 +107,13 @@ def test_what_cannot_be_packed_or_unpacked_is_said(tmp_path):
     # Said before anything is compiled.
     found = truefuse("cache", "pack", str(tmp_path / "no" / "folder"), "--arch", "gfx906")
     assert found.returncode == 2 and "(No such file or directory)" in found.stderr
+    cache = tmp_path / "cache"
+    found = truefuse(
+        "cache", "pack", str(tmp_path), "--arch", "gfx906", "--operator", "bias_gelu",
+        TRUEFUSE_CACHE_DIR=str(cache),
+    )  # fmt: skip
+    assert found.returncode == 2 and "(Is a directory)" in found.stderr
+    assert not list(cache.glob("*.tfk"))
     found = truefuse("cache", "unpack", bundle)
     assert found.returncode == 2 and "PATH#SHA256" in found.stderr
     found = truefuse("cache", "unpack", f"{bundle}#{'0' * 64}")

@@ -62,7 +62,7 @@ SCENARIOS = {
     "an image without toolkit and headers (pytorch/pytorch#197483)":
         "Toolchains.NvrtcIsFoundInPythonPackages "
         "Toolchains.WithoutAnyCompilerTheErrorSaysWhatToInstall test_importing_needs_torch_alone "
-        "Build.WithoutACompilerAnEntryOfTheSameSourceServes",
+        "BuildWithoutCompiler.AnEntryOfTheSameRequestServes",
     "a library built for another PyTorch (huggingface/optimum-quanto#194)":
         "test_under_another_torch_the_import_is_one_sentence_with_the_command",
     "two copies of one library in a process (ROCm/TheRock#4476)":
@@ -86,7 +86,7 @@ SCENARIOS = {
     "eviction takes an entry that is being read (nengo/nengo#557)":
         "CacheLimit.ReadersNeverSeeHalfAnEntry CacheProcesses.ReadersOfChangingEntriesSeeWholeOnes",
     "an old prebuilt kernel wins over a fresh one (warpfront/hipfire#127)":
-        "Bundle.CompilerAndTargetAreNoPartOfTheSource Bundle.IsAskedBeforeAnyCompiler",
+        "Bundle.FilesOfTheCompilerAndTheTargetAreNoPartOfTheRequest Bundle.IsAskedBeforeAnyCompiler",
     "the device has no code for its chip (pytorch/pytorch#53738)":
         "HipDriver.CodeForAnotherChipIsAnErrorWithItsNumber "
         "CudaDriver.ErrorsCarryTheDriversNameAndWords",

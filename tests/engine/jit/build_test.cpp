@@ -14,13 +14,16 @@ class Scribe : public Compiler {
  public:
   std::string build_id = "91ab";
   std::string at = "/opt/scribe";
+  std::vector<std::pair<std::string, std::string>> instructed = {{"compiler", "Scribe"}};
   int compiles = 0;
 
   std::string name() const override { return "Scribe"; }
   std::string version() const override { return "1"; }
   std::string path() const override { return at; }
   std::vector<std::pair<std::string, std::string>> identity() const override {
-    return {{"compiler", name()}, {"Scribe library", build_id}};
+    auto parts = instructed;
+    parts.emplace_back("Scribe library", build_id);
+    return parts;
   }
   std::string refusal(std::string_view) override { return {}; }
   CodeObject compile(const Program& program, std::string_view arch,
@@ -129,26 +132,110 @@ TEST_F(Build, CodeForAnEarlierChipServesOnlyWhereNoneMayBeCompiled) {
   }
 }
 
-TEST_F(Build, WithoutACompilerAnEntryOfTheSameSourceServes) {
-  const testing::ScopedVariable nvcc("TRUEFUSE_NVCC", "/nonexistent/nvcc");
-  const auto with_compiler_at = [&](const char* path, const BuildRequest& request) {
-    const testing::ScopedVariable nvrtc("TRUEFUSE_NVRTC", path);
-    return build(request);
-  };
-  const Built made = with_compiler_at(TRUEFUSE_FAKE_RTC, request_of("k", "sm_80"));
-  const char* const nowhere = "/nonexistent/libnvrtc.so";
-  for (const char* arch : {"sm_80", "sm_86"}) {
-    const Built built = with_compiler_at(nowhere, request_of_device(arch));
+/// On a machine without hipcc, whose hipRTC TRUEFUSE_RTC=0 excludes.
+class BuildWithoutCompiler : public Build {
+ protected:
+  void SetUp() override {
+    Build::SetUp();
+    if (!find_hipcc().empty()) GTEST_SKIP() << "hipcc is in " << find_hipcc();
+  }
+
+  using Parts = std::vector<std::pair<std::string, std::string>>;
+  static Parts told(const std::string& compiler) {
+    for (Parts& parts : instructions_for("gfx906")) {
+      if (parts.at(0).second == compiler) return parts;
+    }
+    throw Error("no compiler of gfx906 is called " + compiler);
+  }
+
+  /// Puts an entry into the cache as that compiler would elsewhere, told so.
+  Built make_entry(const Parts& instructions, const std::string& build_id = "91ab") {
+    Scribe elsewhere;
+    elsewhere.instructed = instructions;
+    elsewhere.build_id = build_id;
+    return build_with(elsewhere, request_of("k"));
+  }
+
+  static std::string error_for(const BuildRequest& request) {
+    return testing::error_of([&] { build(request); });
+  }
+
+  const testing::ScopedVariable path_{"PATH", "/nonexistent"};
+  const testing::ScopedVariable rtc_{"TRUEFUSE_RTC", "0"};
+  const testing::ScopedVariable hipcc_{"TRUEFUSE_HIPCC", nullptr};
+  const testing::ScopedVariable hiprtc_{"TRUEFUSE_HIPRTC", nullptr};
+};
+
+TEST_F(BuildWithoutCompiler, AnEntryOfTheSameRequestServes) {
+  const Built made = make_entry(told("hipcc"));
+  for (const char* arch : {"gfx906", "gfx906:sramecc+:xnack-"}) {
+    const Built built = build(request_of_device(arch));
     EXPECT_TRUE(built.from_cache);
-    EXPECT_EQ(built.target, "sm_80");
-    EXPECT_EQ(built.compiler, "NVRTC");
+    EXPECT_EQ(built.target, "gfx906");
+    EXPECT_EQ(built.compiler, "hipcc");
     EXPECT_EQ(built.code, made.code);
   }
-  EXPECT_THROW(with_compiler_at(nowhere, request_of("another", "sm_80")), Error);
-  EXPECT_THROW(with_compiler_at(nowhere, request_of("k", "sm_90")), Error);
-  BuildRequest by_nvcc = request_of("k", "sm_80");
-  by_nvcc.compiler = "nvcc";
-  EXPECT_THROW(with_compiler_at(nowhere, by_nvcc), Error) << "somebody asked for that one";
+  EXPECT_NE(error_for(request_of("another")), "");
+  EXPECT_NE(error_for(request_of("k", "gfx908")), "");
+  BuildRequest by_hiprtc = request_of("k");
+  by_hiprtc.compiler = "hipRTC";
+  EXPECT_NE(error_for(by_hiprtc), "") << "somebody asked for that one";
+}
+
+TEST_F(BuildWithoutCompiler, AnEntryMadeWithOtherFlagsDoesNotServe) {
+  const auto make_with_flags = [&] {
+    const testing::ScopedVariable flags("HIPCC_COMPILE_FLAGS_APPEND", "-ffast-math");
+    make_entry(told("hipcc"));
+    EXPECT_TRUE(build(request_of("k")).from_cache);
+  };
+  make_with_flags();
+  EXPECT_NE(error_for(request_of("k")), "") << "the flags are not set now";
+  const testing::ScopedVariable other("HIPCC_COMPILE_FLAGS_APPEND", "-O1");
+  EXPECT_NE(error_for(request_of("k")), "") << "others are set now";
+}
+
+TEST_F(BuildWithoutCompiler, AnEntryOfAReleaseWithOtherArgumentsDoesNotServe) {
+  Parts before = told("hipcc");
+  for (auto& [name, value] : before) {
+    if (name == "arguments") value += " -ffast-math";
+  }
+  make_entry(before);
+  EXPECT_NE(error_for(request_of("k")), "");
+  make_entry(told("hipcc"));
+  EXPECT_EQ(error_for(request_of("k")), "");
+}
+
+TEST_F(BuildWithoutCompiler, WhatIsExcludedOrNamedInVainIsToldAndNotHidden) {
+  make_entry(told("hipRTC"));
+  EXPECT_NE(error_for(request_of("k")).find("hipRTC was not asked, because TRUEFUSE_RTC=0 is set"),
+            std::string::npos);
+  make_entry(told("hipcc"));
+  EXPECT_EQ(error_for(request_of("k")), "");
+  const testing::ScopedVariable mistyped("TRUEFUSE_HIPCC", "/nonexistent/hipcc");
+  EXPECT_NE(error_for(request_of("k")).find("TRUEFUSE_HIPCC=/nonexistent/hipcc is no file"),
+            std::string::npos);
+}
+
+TEST_F(BuildWithoutCompiler, ADamagedEntryDoesNotHideASoundOne) {
+  const auto newest_first = [&] { return Cache(directory_.path()).list(); };
+  make_entry(told("hipcc"));
+  const std::string sound = newest_first().at(0).path;
+  make_entry(told("hipcc"), "4d07");
+  for (const Cache::Listing& entry : newest_first()) {
+    if (entry.path == sound) continue;
+    std::string bytes = read_file(entry.path);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    write_file(entry.path, bytes);
+  }
+  const timespec long_ago[2] = {{1000, 0}, {1000, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, sound.c_str(), long_ago, 0), 0);
+  in_child([] {  // It warns, which a process does once.
+    const Built built = build(request_of("k"));
+    EXPECT_TRUE(built.from_cache);
+    EXPECT_NE(std::find(built.key.parts().begin(), built.key.parts().end(),
+                        std::pair<std::string, std::string>("Scribe library", "91ab")),
+              built.key.parts().end());
+  });
 }
 
 TEST_F(Build, CountsWhatHappened) {

@@ -20,8 +20,8 @@ CacheEntry built_for(const std::string& target, const std::string& program,
   return {"label", key, code, 0.5};
 }
 
-std::string source_of(const std::string& program) {
-  return source_digest(built_for("gfx906", program).key);
+std::string request_for(const std::string& program) {
+  return request_digest(built_for("gfx906", program).key);
 }
 
 Bundle bundle_of(const std::vector<CacheEntry>& entries) {
@@ -29,16 +29,35 @@ Bundle bundle_of(const std::vector<CacheEntry>& entries) {
 }
 
 std::string found_for(const Bundle& bundle, const std::string& device) {
-  const CacheEntry* const entry = bundle.find(source_of("p"), parse_arch(device));
+  const CacheEntry* const entry = bundle.find({request_for("p")}, parse_arch(device));
   return entry == nullptr ? "none" : entry->code;
 }
 
-TEST(Bundle, CompilerAndTargetAreNoPartOfTheSource) {
-  CacheEntry other = built_for("sm_90a", "p");
-  EXPECT_EQ(source_digest(other.key), source_of("p"));
-  other.key.add("option", "-O2");
-  EXPECT_NE(source_digest(other.key), source_of("p"));
-  EXPECT_NE(source_of("p"), source_of("q"));
+TEST(Bundle, FilesOfTheCompilerAndTheTargetAreNoPartOfTheRequest) {
+  const auto digest_with = [](const std::string& name, const std::string& value) {
+    CacheEntry entry = built_for("sm_90a", "p");
+    entry.key.add(name, value);
+    return request_digest(entry.key);
+  };
+  EXPECT_EQ(digest_with("NVRTC library", "build-id:91ab"), request_for("p"));
+  for (const char* where : {"HIP_PATH", "CPATH", "HIP_ROCCLR_HOME", "NVCC_CCBIN"}) {
+    EXPECT_EQ(digest_with("environment " + std::string(where), "/opt"), request_for("p")) << where;
+  }
+  EXPECT_NE(request_for("p"), request_for("q"));
+  for (const char* part :
+       {"option", "arguments", "environment NVCC_APPEND_FLAGS", "environment NVCC_PREPEND_FLAGS",
+        "environment HIPCC_COMPILE_FLAGS_APPEND", "environment CCC_OVERRIDE_OPTIONS",
+        "environment HIPRTC_COMPILE_OPTIONS_APPEND", "environment HIP_COMPILER"}) {
+    EXPECT_NE(digest_with(part, "-ffast-math"), request_for("p")) << part;
+  }
+}
+
+TEST(Bundle, VariablesThatInstructTheCompilerAreNamed) {
+  Key key;
+  key.add("arguments", "-O3");
+  key.add("environment NVCC_APPEND_FLAGS", "--use_fast_math");
+  key.add("environment NVCC_CCBIN", "/usr/bin/g++-12");
+  EXPECT_EQ(instructing_variables(key), std::vector<std::string>{"NVCC_APPEND_FLAGS"});
 }
 
 TEST(Bundle, AnExactTargetComesFirstAndAnUnstatedFeatureMeansAny) {
@@ -113,7 +132,14 @@ TEST(Bundle, IsAskedBeforeAnyCompiler) {
   in_child([] {
     const TestDirectory directory;
     const std::string path = directory.path() + "/kernels.tfb";
-    const std::string bytes = Bundle::pack({built_for("gfx936", "p", "from the bundle")});
+    CacheEntry entry = {"label", {}, "from the bundle", 0.5};
+    entry.key.add("format", "1");
+    const auto instructions = instructions_for("gfx936");
+    for (const auto& [name, value] : instructions.at(0)) entry.key.add(name, value);
+    entry.key.add("hipRTC library", "one that is not here");
+    entry.key.add("target", "gfx936");
+    entry.key.add("program", "p");
+    const std::string bytes = Bundle::pack({entry});
     write_file(path, bytes);
     ::setenv("TRUEFUSE_BUNDLE", (path + "#" + sha256_hex(bytes)).c_str(), 1);
     ::setenv("TRUEFUSE_CACHE_DIR", (directory.path() + "/cache").c_str(), 1);
@@ -122,6 +148,9 @@ TEST(Bundle, IsAskedBeforeAnyCompiler) {
     EXPECT_EQ(built.target, "gfx936");
     EXPECT_TRUE(built.from_cache);
     EXPECT_THROW(build(request_of("another source", "gfx936")), Error);
+    ::setenv("HIPRTC_COMPILE_OPTIONS_APPEND", "-ffast-math", 1);
+    EXPECT_THROW(build(request_of("p", "gfx936")), Error) << "other flags would be used now";
+    ::unsetenv("HIPRTC_COMPILE_OPTIONS_APPEND");
 
     const auto& warnings = collect_warnings();
     ::setenv("TRUEFUSE_BUNDLE", (path + "#" + sha256_hex("x")).c_str(), 1);
