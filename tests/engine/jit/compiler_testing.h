@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
+#include <thread>
 
 #include <truefuse/core/error.h>
 #include <truefuse/jit/process.h>
@@ -84,6 +86,18 @@ std::string error_of(const Call& call) {
 inline void write_script(const std::string& path, const std::string& body) {
   std::ofstream(path) << "#!/bin/sh\n" << body << "\n";
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+}
+
+/// Whether the process is gone within ten seconds. One that was killed, but is collected by whoever
+/// inherits it, still answers signal 0.
+inline bool ends(pid_t pid) {
+  for (int i = 0; i < 1000; ++i) {
+    std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
+    const std::string text((std::istreambuf_iterator<char>(status)), {});
+    if (text.empty() || text.find(") Z") != std::string::npos) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
 }
 
 /// Prints that a tool is missing here; the test then checks what a user without it is told.
