@@ -155,7 +155,8 @@ std::string find_compile_helper(std::string* looked_at) {
     }
   }
   for (const std::string& place : places) {
-    if (access(place.c_str(), X_OK) == 0) return place;
+    // Absolute, because it is started in another directory.
+    if (access(place.c_str(), X_OK) == 0) return std::filesystem::absolute(place).string();
     if (looked_at != nullptr) *looked_at += (looked_at->empty() ? "" : ", ") + place;
   }
   return {};

@@ -224,7 +224,9 @@ std::string find_program(std::string_view name) {
 TemporaryDirectory::TemporaryDirectory() {
   const char* parent = std::getenv("TMPDIR");
   const std::string directory = parent != nullptr && parent[0] != '\0' ? parent : "/tmp";
-  path_ = directory + "/truefuse-XXXXXX";
+  // Absolute, because whoever gets it may work in another directory.
+  std::error_code ignored;
+  path_ = (std::filesystem::absolute(directory, ignored) / "truefuse-XXXXXX").string();
   if (mkdtemp(path_.data()) == nullptr) {
     const int reason = errno;
     throw Error("compilers need a directory for intermediate files, and none can be made in " +

@@ -263,6 +263,17 @@ TEST(CompileHelper, WhereItDoesNotRunTheCompilerRunsHere) {
   }
 }
 
+TEST(CompileHelper, IsStartedByARelativePathToo) {
+  const std::string helper = find_compile_helper();
+  const testing::ScopedDirectory here(std::filesystem::path(helper).parent_path());
+  const ScopedVariable variable("TRUEFUSE_COMPILE_HELPER", "./truefuse-compile-helper");
+  const TemporaryDirectory directory;
+  const std::string relative = std::filesystem::relative(directory.path()).string();
+  const ScopedVariable temporary("TMPDIR", relative.c_str());
+  Nvrtc nvrtc(TRUEFUSE_FAKE_RTC);
+  EXPECT_EQ(nvrtc.compile({"program", "sound", {}}, "sm_80", {}).code, contents_of(helper));
+}
+
 TEST(CompileHelper, AnswersWhereTheHostKeepsNoStatusOfItsChildren) {
   const auto before = std::signal(SIGCHLD, SIG_IGN);
   Nvrtc nvrtc(TRUEFUSE_FAKE_RTC);

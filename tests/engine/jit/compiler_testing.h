@@ -36,6 +36,20 @@ class ScopedVariable {
   std::optional<std::string> before_;
 };
 
+/// Works in another directory until the end of the scope.
+class ScopedDirectory {
+ public:
+  explicit ScopedDirectory(const std::string& path) : before_(std::filesystem::current_path()) {
+    std::filesystem::current_path(path);
+  }
+  ~ScopedDirectory() { std::filesystem::current_path(before_); }
+  ScopedDirectory(const ScopedDirectory&) = delete;
+  ScopedDirectory& operator=(const ScopedDirectory&) = delete;
+
+ private:
+  std::filesystem::path before_;
+};
+
 /// The packages of the Python that the tests belong to: TRUEFUSE_PYTHON, else python3.
 inline SearchPaths python_paths() {
   const char* python = std::getenv("TRUEFUSE_PYTHON");

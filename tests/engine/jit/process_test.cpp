@@ -126,6 +126,15 @@ TEST(TemporaryDirectory, IsPrivateAndRemoved) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST(TemporaryDirectory, IsAbsolute) {
+  const TemporaryDirectory parent;
+  const testing::ScopedDirectory here(parent.path());
+  const ScopedVariable variable("TMPDIR", ".");
+  const TemporaryDirectory directory;
+  EXPECT_TRUE(directory.path().starts_with('/')) << directory.path();
+  EXPECT_TRUE(std::filesystem::equivalent(directory.path() + "/..", parent.path()));
+}
+
 TEST(TemporaryDirectory, NamesTheDirectoryThatCannotBeUsed) {
   const ScopedVariable variable("TMPDIR", "/nonexistent/tmp");
   const std::string message = testing::error_of([] { const TemporaryDirectory directory; });
