@@ -274,6 +274,14 @@ TEST(CompileHelper, IsStartedByARelativePathToo) {
   EXPECT_EQ(nvrtc.compile({"program", "sound", {}}, "sm_80", {}).code, contents_of(helper));
 }
 
+TEST(CompileHelper, AnswersUnderALimitOfFileSizes) {
+  const std::string code = contents_of(find_compile_helper());
+  Nvrtc nvrtc(TRUEFUSE_FAKE_RTC);
+  const testing::ScopedFileLimit limit(8192);
+  ASSERT_GT(code.size(), 8192u);
+  EXPECT_EQ(nvrtc.compile({"program", "sound", {}}, "sm_80", {}).code, code);
+}
+
 TEST(CompileHelper, AnswersWhereTheHostKeepsNoStatusOfItsChildren) {
   const auto before = std::signal(SIGCHLD, SIG_IGN);
   Nvrtc nvrtc(TRUEFUSE_FAKE_RTC);

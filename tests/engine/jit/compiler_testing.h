@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <sys/resource.h>
 #include <sys/types.h>
 #include <thread>
 
@@ -48,6 +49,22 @@ class ScopedDirectory {
 
  private:
   std::filesystem::path before_;
+};
+
+/// Lowers RLIMIT_FSIZE to this many bytes until the end of the scope.
+class ScopedFileLimit {
+ public:
+  explicit ScopedFileLimit(rlim_t bytes) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit lower{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &lower);
+  }
+  ~ScopedFileLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+  ScopedFileLimit(const ScopedFileLimit&) = delete;
+  ScopedFileLimit& operator=(const ScopedFileLimit&) = delete;
+
+ private:
+  rlimit before_{};
 };
 
 /// The packages of the Python that the tests belong to: TRUEFUSE_PYTHON, else python3.

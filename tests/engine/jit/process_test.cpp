@@ -103,6 +103,13 @@ TEST(Process, WorksWhereTheHostIgnoresSignals) {
   EXPECT_NE(lost.how_it_ended().find("does not keep SIGCHLD"), std::string::npos);
 }
 
+TEST(Process, SaysWhyTheInputCannotBeWritten) {
+  ProcessOptions options;
+  options.input.assign(20'000, 'x');
+  const testing::ScopedFileLimit limit(8192);
+  EXPECT_EQ(run_process({"cat"}, options).how_it_ended(), "could not be started: File too large");
+}
+
 TEST(Process, FindsProgramsInAbsoluteDirectoriesOfPath) {
   const TemporaryDirectory directory;
   testing::write_script(directory.path() + "/tf-test-program", "exit 0");
