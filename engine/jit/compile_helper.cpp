@@ -12,10 +12,10 @@
 namespace truefuse::jit {
 namespace {
 
-constexpr std::string_view kRequestMagic = "truefuse compile request 2\n";
-constexpr std::string_view kReplyMagic = "truefuse compile reply 2\n";
+constexpr std::string_view kRequestMagic = "truefuse compile request 3\n";
 
-/// A message is its magic, then strings and lists of strings, each with its 64-bit length in front.
+/// A message is its magic, or what went ahead of it, then strings and lists of strings, each with
+/// its 64-bit length in front.
 class Writer {
  public:
   explicit Writer(std::string_view magic) : bytes_(magic) {}
@@ -117,7 +117,7 @@ std::optional<HelperRequest> parse_helper_request(std::string_view bytes) {
 }
 
 std::string serialize(const HelperReply& reply) {
-  Writer writer(kReplyMagic);
+  Writer writer("");
   writer.number(reply.loaded ? 1 : 0);
   writer.number(reply.ok ? 1 : 0);
   writer.text(reply.message);
@@ -128,7 +128,7 @@ std::string serialize(const HelperReply& reply) {
 }
 
 std::optional<HelperReply> parse_helper_reply(std::string_view bytes) {
-  Reader reader(bytes, kReplyMagic);
+  Reader reader(bytes, "");
   HelperReply reply;
   reply.loaded = reader.number() == 1;
   reply.ok = reader.number() == 1;
@@ -155,7 +155,8 @@ std::string find_compile_helper(std::string* looked_at) {
     }
   }
   for (const std::string& place : places) {
-    if (access(place.c_str(), X_OK) == 0) return place;
+    // Absolute, because it is started in another directory.
+    if (access(place.c_str(), X_OK) == 0) return std::filesystem::absolute(place).string();
     if (looked_at != nullptr) *looked_at += (looked_at->empty() ? "" : ", ") + place;
   }
   return {};
@@ -183,19 +184,25 @@ CodeObject compile_in_helper(const HelperRequest& request, std::chrono::millisec
   options.directory = directory->path();
   options.environment = {{"TMPDIR", directory->path()}};
   options.input = serialize(request);
-  const ProcessResult result = run_process({helper}, options);
+  // The helper's own limit is for when this process is not there to end it, and comes after ours.
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(time_limit).count() + 1;
+  const ProcessResult result =
+      run_process({helper, std::to_string(getpid()), std::to_string(seconds)}, options);
   const std::string who = name_of(request.kind) + " (" + request.library +
                           "), asked in a process of its own to compile for " + request.target +
                           ": the process ";
   if (!result.started) throw HelperUnavailable(who + result.how_it_ended());
-  const auto reply = parse_helper_reply(result.output);
+  const std::string words = last_lines(result.errors);
+  const std::string ending = who + (result.ok() ? "gave no answer" : result.how_it_ended()) +
+                             (words.empty() ? "" : ", after printing: " + words);
+  // A helper without its library ends before it says anything, one of another release says
+  // something else.
+  if (!result.output.starts_with(kHelperGreeting)) throw HelperUnavailable(ending);
+  const auto reply =
+      parse_helper_reply(std::string_view(result.output).substr(kHelperGreeting.size()));
   // A whole answer counts however the process ended: a program that does not keep SIGCHLD, or
   // collects all its children, leaves no status.
-  if (!reply) {
-    const std::string words = last_lines(result.errors);
-    throw Error(who + (result.ok() ? "gave no answer" : result.how_it_ended()) +
-                (words.empty() ? "" : ", after printing: " + words));
-  }
+  if (!reply) throw Error(ending);
   if (!reply->loaded) throw HelperUnavailable(reply->message);
   if (!reply->ok) throw Error(reply->message);
   return reply->object;

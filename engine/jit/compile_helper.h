@@ -13,6 +13,10 @@
 
 namespace truefuse::jit {
 
+/// What the helper writes to its standard output before it loads any compiler: it runs here, and
+/// speaks this version. The number counts changes of the arguments, the request and the reply.
+inline constexpr std::string_view kHelperGreeting = "truefuse compile helper 3\n";
+
 /// What the compile helper, a program of its own, is asked to do: one compile by a run-time
 /// compiler in a process whose death harms nobody.
 struct HelperRequest {
@@ -28,7 +32,7 @@ std::string serialize(const HelperRequest& request);
 /// Nothing if the bytes are not one whole request.
 std::optional<HelperRequest> parse_helper_request(std::string_view bytes);
 
-/// What the helper answers on its standard output.
+/// What the helper answers on its standard output, after its greeting.
 struct HelperReply {
   bool loaded = false;  ///< Whether the compiler could be loaded there.
   bool ok = false;
@@ -43,7 +47,8 @@ std::optional<HelperReply> parse_helper_reply(std::string_view bytes);
 /// `looked_at` (optional) gets the places.
 std::string find_compile_helper(std::string* looked_at = nullptr);
 
-/// There is no helper, or none that can load the compiler; nothing is known about the program.
+/// There is no helper, or none that runs or can load the compiler; nothing is known about the
+/// program.
 struct HelperUnavailable : Error {
   using Error::Error;
 };

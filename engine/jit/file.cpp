@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -31,9 +32,14 @@ int read_all(int fd, std::size_t limit, std::string* bytes) {
 }
 
 int write_all(int fd, std::string_view bytes) {
-  // Writing past the limit would raise SIGXFSZ, which ends the process.
+  // Writing past the limit would raise SIGXFSZ, which ends the process. It is a limit of files, not
+  // of pipes.
   rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes.size() > limit.rlim_cur) return EFBIG;
+  struct stat file {};
+  if (::fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && ::getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+      bytes.size() > limit.rlim_cur) {
+    return EFBIG;
+  }
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;

@@ -95,11 +95,12 @@ std::string HipRtc::probe(const Arch& target, bool is_reported) {
     }
     return sentence;
   }
-  // A full or missing TMPDIR is no answer about the target, and is not remembered as one.
-  { const TemporaryDirectory writable; }
   try {
     compile_in_helper(request_for(probe_program(), target.text, {}));
     return {};
+  } catch (const HelperUnavailable&) {
+    // No answer about the target, and not remembered as one: TMPDIR may be full, for instance.
+    throw;
   } catch (const Error& error) {
     return error.what();
   }

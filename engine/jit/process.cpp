@@ -29,13 +29,14 @@ constexpr std::size_t kMaxOutput = std::size_t{256} << 20;
 struct Pipe {
   Descriptor read, write;
 
-  bool create() {
+  /// Returns 0, or an errno value.
+  int create() {
     std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) return false;
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) return errno;
     read = Descriptor(ends[0]);
     write = Descriptor(ends[1]);
     fcntl(read.get(), F_SETFL, O_NONBLOCK);
-    return true;
+    return 0;
   }
 
   /// Takes what is there; closes at the end of the stream.
@@ -59,14 +60,13 @@ struct Pipe {
 };
 
 /// An anonymous file with the child's input: unlike a pipe it can neither block nor raise SIGPIPE.
-bool open_input(const std::string& input, Descriptor& descriptor) {
-  if (input.empty()) {
-    descriptor = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    return static_cast<bool>(descriptor);
-  }
-  descriptor = Descriptor(memfd_create("truefuse-input", MFD_CLOEXEC));
-  return descriptor && write_all(descriptor.get(), input) == 0 &&
-         lseek(descriptor.get(), 0, SEEK_SET) == 0;
+/// Returns 0, or an errno value.
+int open_input(const std::string& input, Descriptor& descriptor) {
+  descriptor = Descriptor(input.empty() ? open("/dev/null", O_RDONLY | O_CLOEXEC)
+                                        : memfd_create("truefuse-input", MFD_CLOEXEC));
+  if (!descriptor) return errno;
+  if (const int error = write_all(descriptor.get(), input)) return error;
+  return lseek(descriptor.get(), 0, SEEK_SET) < 0 ? errno : 0;
 }
 
 std::vector<std::string> child_environment(const ProcessOptions& options) {
@@ -162,13 +162,14 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
   Descriptor input;
   Pipe output, errors;
   if (command.empty()) throw Error("run_process: no program is named");
-  if (!open_input(options.input, input) || !output.create() || !errors.create()) {
-    result.errors = error_words(errno);
-    return result;
-  }
+  int failure = open_input(options.input, input);
+  if (failure == 0) failure = output.create();
+  if (failure == 0) failure = errors.create();
   pid_t pid = 0;
-  if (const int failure =
-          spawn(pid, command, options, input.get(), output.write.get(), errors.write.get())) {
+  if (failure == 0) {
+    failure = spawn(pid, command, options, input.get(), output.write.get(), errors.write.get());
+  }
+  if (failure != 0) {
     result.errors = error_words(failure);
     return result;
   }
@@ -224,7 +225,9 @@ std::string find_program(std::string_view name) {
 TemporaryDirectory::TemporaryDirectory() {
   const char* parent = std::getenv("TMPDIR");
   const std::string directory = parent != nullptr && parent[0] != '\0' ? parent : "/tmp";
-  path_ = directory + "/truefuse-XXXXXX";
+  // Absolute, because whoever gets it may work in another directory.
+  std::error_code ignored;
+  path_ = (std::filesystem::absolute(directory, ignored) / "truefuse-XXXXXX").string();
   if (mkdtemp(path_.data()) == nullptr) {
     const int reason = errno;
     throw Error("compilers need a directory for intermediate files, and none can be made in " +

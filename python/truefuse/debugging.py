@@ -120,7 +120,7 @@ def main() -> None:
     """The child: the one argument is the request as JSON; events go to the pipe that it names."""
     faulthandler.enable()
     request, send = worker.answering()
-    worker.end_with_parent()
+    worker.end_with_parent(request["parent"])
     for event in events(request["target"], torch.device(request["device"]), request["seed"]):
         send(event.pop("kind"), **event)
 

@@ -133,6 +133,7 @@ class Child:
             "only": list(request.only),
             "share": request.share,
             "pipe": send,
+            "parent": os.getpid(),
         }
         # A group of its own: what a case starts ends with it.
         self._process = subprocess.Popen(

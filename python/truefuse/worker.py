@@ -27,7 +27,7 @@ def main() -> None:
     """The one argument is the request as JSON; answers go to the pipe that it names."""
     faulthandler.enable()
     request, send = answering()
-    end_with_parent()
+    end_with_parent(request["parent"])
     is_simulated = request["device"].startswith("sim:")
     device = torch.device("cpu" if is_simulated else request["device"])
     try:
@@ -106,12 +106,14 @@ def answering() -> tuple[dict[str, Any], Callable[..., None]]:
     return request, send
 
 
-def end_with_parent() -> None:
+def end_with_parent(parent: int) -> None:
     """A child in a session of its own hears nothing of a parent that is killed, and would go on for ever in
-    a call that hangs."""
+    a call that hangs. Nor does the system say anything of one that was killed before it was asked to."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _raised(error: Exception, request: dict[str, Any]) -> Result:

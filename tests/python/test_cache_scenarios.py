@@ -76,6 +76,7 @@ SCENARIOS = {
     "a kernel over which the compiler crashes, or does not end, takes the process with it":
         "CompilerLibrary.ThatCrashesTakesDownNothingAndIsAskedAgain CompilerLibrary.ThatHangsIsStopped "
         "CompileHelper.AKernelThatCrashesHipRtcIsAnError CompileHelper.EveryEndIsAnOrdinaryError "
+        "CompileHelper.EndsWithWhoeverAsked CompileHelper.HasALimitOfItsOwn "
         "CacheProcesses.StuckBuilderIsNamedThenLeftAlone",
     "code is planted at a path that can be foreseen (gmboquet/mixle#331)":
         "CacheDirectory.UntrustedDirectoriesAreRefused Cache.PlantedFilesAreMisses "

@@ -190,6 +190,25 @@ def test_a_parent_that_is_killed_takes_a_call_that_hangs_along(tmp_path):
     wait_for(lambda: not child.exists() or "\nState:\tZ" in (child / "status").read_text(), 30)
 
 
+ORPHAN = """
+import conftest, os, time
+from truefuse import worker
+worker.end_with_parent({parent})
+print("goes on")
+"""
+
+
+@pytest.mark.parametrize("parent, words, code", [(os.getpid, "goes on\n", 0), (os.getppid, "", -9)])
+def test_a_worker_whose_parent_ended_while_it_started_ends_too(parent, words, code):
+    done = subprocess.run(
+        [sys.executable, "-c", ORPHAN.format(parent=parent())],
+        env={**os.environ, "PYTHONPATH": ":".join([str(HERE), *sys.path])},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert (done.stdout, done.returncode) == (words, code)
+
+
 def wait_for(what, seconds):
     end = time.monotonic() + seconds
     while not what():

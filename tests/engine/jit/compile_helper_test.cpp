@@ -2,6 +2,9 @@
 
 #include <csignal>
 #include <gtest/gtest.h>
+#include <sstream>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <truefuse/jit/compile_helper.h>
 #include <truefuse/jit/hiprtc.h>
@@ -31,6 +34,8 @@ HelperRequest request_here() {
   request.program.text += std::string("\0tail", 5);
   return request;
 }
+
+const std::string kGreeting(kHelperGreeting.substr(0, kHelperGreeting.size() - 1));
 
 TEST(CompileHelper, MessagesSurviveTheJourney) {
   HelperRequest request = request_here();
@@ -67,8 +72,15 @@ TEST(CompileHelper, EveryEndIsAnOrdinaryError) {
   const std::string script = directory.path() + "/helper";
   const ScopedVariable variable("TRUEFUSE_COMPILE_HELPER", script.c_str());
   const auto message_of = [&](const std::string& body) {
-    testing::write_script(script, body);
-    return error_of([] { compile_in_helper(request_here(), std::chrono::milliseconds(400)); });
+    testing::write_script(script, "echo '" + kGreeting + "'; " + body);
+    try {
+      compile_in_helper(request_here(), std::chrono::milliseconds(400));
+    } catch (const HelperUnavailable&) {
+      ADD_FAILURE() << "the helper ran: " << body;
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
   };
   const auto expect = [](const std::string& message, const std::string& part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
@@ -80,15 +92,85 @@ TEST(CompileHelper, EveryEndIsAnOrdinaryError) {
   expect(message_of("kill -SEGV $$"), "was killed by SIGSEGV");
   expect(message_of("exit 7"), "ended with exit code 7");
   expect(message_of("echo rubbish"), "gave no answer");
+  expect(message_of("exit 0"), "gave no answer");
   expect(message_of("sleep 1000"), "did not end within 1 s and was killed");
 }
 
 TEST(CompileHelper, RefusesWhatIsNoRequest) {
   const std::string helper = find_compile_helper();
   ASSERT_NE(helper, "") << "truefuse-compile-helper must be built beside the tests";
-  const ProcessResult result = run_process({helper});
+  const ProcessResult result = run_process({helper, std::to_string(getpid()), "60"});
   EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.output, "");
   EXPECT_NE(result.errors.find("not a compile request"), std::string::npos);
+  const ProcessResult bare = run_process({helper});
+  EXPECT_EQ(bare.exit_code, 2);
+  EXPECT_NE(bare.errors.find("PARENT and SECONDS are not given"), std::string::npos);
+}
+
+HelperRequest hanging_request() {
+  HelperRequest request = request_here();
+  request.preload = {};
+  request.library = TRUEFUSE_FAKE_RTC;
+  request.program.text = "HANG";
+  return request;
+}
+
+/// The first child of a process, waited for.
+pid_t child_of(pid_t parent) {
+  for (int i = 0; i < 1000; ++i) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const pid_t pid = std::atoi(entry.path().filename().c_str());
+      if (pid == 0) continue;
+      const std::string stat = contents_of(entry.path() / "stat");
+      std::istringstream after_name(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
+      char state = 0;
+      pid_t found = 0;
+      if (after_name >> state >> found && found == parent) return pid;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return 0;
+}
+
+TEST(CompileHelper, EndsWithWhoeverAsked) {
+  const TemporaryDirectory directory;
+  const ScopedVariable temporary("TMPDIR", directory.path().c_str());
+  const pid_t asker = fork();
+  if (asker == 0) {
+    error_of([] { compile_in_helper(hanging_request()); });
+    _exit(1);
+  }
+  const pid_t helper = child_of(asker);
+  // Some time for it to begin, but it must end whatever it has come to.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  kill(asker, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(waitpid(asker, &status, 0), asker);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "it did not wait: " << status;
+  ASSERT_GT(helper, 0);
+  EXPECT_TRUE(testing::ends(helper));
+}
+
+TEST(CompileHelper, DoesNotBeginForOneThatHasEnded) {
+  ProcessOptions options;
+  options.input = serialize(hanging_request());
+  options.time_limit = std::chrono::seconds(20);
+  const ProcessResult result =
+      run_process({find_compile_helper(), std::to_string(getppid()), "60"}, options);
+  EXPECT_EQ(result.exit_code, 2) << result.how_it_ended();
+  EXPECT_NE(result.errors.find("has ended"), std::string::npos) << result.errors;
+}
+
+TEST(CompileHelper, HasALimitOfItsOwn) {
+  ProcessOptions options;
+  options.input = serialize(hanging_request());
+  options.time_limit = std::chrono::seconds(20);
+  auto* const handler = std::signal(SIGALRM, SIG_IGN);
+  const ProcessResult result =
+      run_process({find_compile_helper(), std::to_string(getpid()), "1"}, options);
+  std::signal(SIGALRM, handler);
+  EXPECT_EQ(result.signal, SIGALRM) << result.how_it_ended();
 }
 
 TEST(CompileHelper, ReportsALibraryThatCannotBeLoaded) {
@@ -161,6 +243,43 @@ TEST(CompileHelper, WhereThereIsNoneTheCompilerRunsHere) {
   testing::write_script(script, "");
   std::ofstream(script) << "#!/nonexistent/interpreter\n";
   EXPECT_EQ(code(), contents_of("/proc/self/exe"));
+}
+
+TEST(CompileHelper, WhereItDoesNotRunTheCompilerRunsHere) {
+  const TemporaryDirectory directory;
+  const std::string moved = directory.path() + "/helper";
+  std::filesystem::copy_file(find_compile_helper(), moved);
+  const ScopedVariable variable("TRUEFUSE_COMPILE_HELPER", moved.c_str());
+  Nvrtc nvrtc(TRUEFUSE_FAKE_RTC);
+  const auto code = [&] { return nvrtc.compile({"program", "sound", {}}, "sm_80", {}).code; };
+  // Moved without the library, which it loads from beside itself.
+  EXPECT_NE(error_of([] { compile_in_helper(request_here()); }).find("exit code 127"),
+            std::string::npos);
+  EXPECT_EQ(code(), contents_of("/proc/self/exe"));
+  // Of another release.
+  for (const char* body : {"echo rubbish", "echo 'truefuse compile reply 2'", "exit 2"}) {
+    testing::write_script(moved, body);
+    EXPECT_EQ(code(), contents_of("/proc/self/exe")) << body;
+  }
+}
+
+TEST(CompileHelper, IsStartedByARelativePathToo) {
+  const std::string helper = find_compile_helper();
+  const testing::ScopedDirectory here(std::filesystem::path(helper).parent_path());
+  const ScopedVariable variable("TRUEFUSE_COMPILE_HELPER", "./truefuse-compile-helper");
+  const TemporaryDirectory directory;
+  const std::string relative = std::filesystem::relative(directory.path()).string();
+  const ScopedVariable temporary("TMPDIR", relative.c_str());
+  Nvrtc nvrtc(TRUEFUSE_FAKE_RTC);
+  EXPECT_EQ(nvrtc.compile({"program", "sound", {}}, "sm_80", {}).code, contents_of(helper));
+}
+
+TEST(CompileHelper, AnswersUnderALimitOfFileSizes) {
+  const std::string code = contents_of(find_compile_helper());
+  Nvrtc nvrtc(TRUEFUSE_FAKE_RTC);
+  const testing::ScopedFileLimit limit(8192);
+  ASSERT_GT(code.size(), 8192u);
+  EXPECT_EQ(nvrtc.compile({"program", "sound", {}}, "sm_80", {}).code, code);
 }
 
 TEST(CompileHelper, AnswersWhereTheHostKeepsNoStatusOfItsChildren) {

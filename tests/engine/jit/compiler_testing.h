@@ -8,6 +8,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <thread>
 
 #include <truefuse/core/error.h>
 #include <truefuse/jit/process.h>
@@ -32,6 +35,36 @@ class ScopedVariable {
 
   const char* name_;
   std::optional<std::string> before_;
+};
+
+/// Works in another directory until the end of the scope.
+class ScopedDirectory {
+ public:
+  explicit ScopedDirectory(const std::string& path) : before_(std::filesystem::current_path()) {
+    std::filesystem::current_path(path);
+  }
+  ~ScopedDirectory() { std::filesystem::current_path(before_); }
+  ScopedDirectory(const ScopedDirectory&) = delete;
+  ScopedDirectory& operator=(const ScopedDirectory&) = delete;
+
+ private:
+  std::filesystem::path before_;
+};
+
+/// Lowers RLIMIT_FSIZE to this many bytes until the end of the scope.
+class ScopedFileLimit {
+ public:
+  explicit ScopedFileLimit(rlim_t bytes) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit lower{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &lower);
+  }
+  ~ScopedFileLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+  ScopedFileLimit(const ScopedFileLimit&) = delete;
+  ScopedFileLimit& operator=(const ScopedFileLimit&) = delete;
+
+ private:
+  rlimit before_{};
 };
 
 /// The packages of the Python that the tests belong to: TRUEFUSE_PYTHON, else python3.
@@ -84,6 +117,18 @@ std::string error_of(const Call& call) {
 inline void write_script(const std::string& path, const std::string& body) {
   std::ofstream(path) << "#!/bin/sh\n" << body << "\n";
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+}
+
+/// Whether the process is gone within ten seconds. One that was killed, but is collected by whoever
+/// inherits it, still answers signal 0.
+inline bool ends(pid_t pid) {
+  for (int i = 0; i < 1000; ++i) {
+    std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
+    const std::string text((std::istreambuf_iterator<char>(status)), {});
+    if (text.empty() || text.find(") Z") != std::string::npos) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
 }
 
 /// Prints that a tool is missing here; the test then checks what a user without it is told.

@@ -107,6 +107,15 @@ TEST(HipRtc, TheHelperVouchesWhereComgrIsMissing) {
   EXPECT_NE(hiprtc->refusal("gfx999"), "");
 }
 
+TEST(HipRtc, AMissingHelperIsNoAnswerAboutATarget) {
+  HipRtc hiprtc(TRUEFUSE_FAKE_RTC, "");
+  {
+    const ScopedVariable none("TRUEFUSE_COMPILE_HELPER", "/nonexistent/helper");
+    EXPECT_NE(hiprtc.refusal("gfx906").find("/nonexistent/helper"), std::string::npos);
+  }
+  EXPECT_EQ(hiprtc.refusal("gfx906"), "");
+}
+
 TEST(HipRtc, AReportedArchFallsBackToItsBaseName) {
   const auto hiprtc = hiprtc_here();
   if (!hiprtc) return;
