@@ -6,6 +6,7 @@
 #include <truefuse/jit/bundle.h>
 #include <truefuse/jit/sha256.h>
 #include <truefuse/jit/statistics.h>
+#include <truefuse/jit/toolchains.h>
 
 #include "../jit/cache_test_support.h"
 
@@ -33,6 +34,8 @@ jit::CacheEntry entry_of(const Operator& op, const Launch& launch) {
   const jit::Program program = program_of(op, launch.variant);
   jit::Key key;
   key.add("format", "1");
+  const auto instructions = jit::instructions_for("sm_90a");
+  for (const auto& [name, value] : instructions.front()) key.add(name, value);
   key.add("target", "sm_90a");
   key.add("program", program.text);
   for (const auto& [name, text] : program.headers) key.add_digest("file " + name, text);
