@@ -435,7 +435,7 @@ def _all_read(found: Results, expected: Results) -> bool:
         one = found.get(name, right)
         if one.dtype != right.dtype or one.shape != right.shape:
             same, one = False, right
-        same &= int((as_bits(one) != as_bits(right)).sum()) == 0
+        same &= int((as_bits(one) != as_bits(right)).count_nonzero()) == 0
     return same
 
 
