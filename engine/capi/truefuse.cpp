@@ -43,14 +43,6 @@ jit::BuildRequest request_for(const Operator& op, const Operator::NamedVariant& 
   return request;
 }
 
-/// The value of a key part; empty if the key has none of that name.
-std::string part(const jit::Key& key, std::string_view name) {
-  for (const auto& [part_name, value] : key.parts()) {
-    if (part_name == name) return value;
-  }
-  return {};
-}
-
 std::string compiler_version(const std::string& arch, const std::string& name) {
   const auto found = jit::compilers_for(arch, jit::search_paths(), name);
   return found.empty() ? "" : found.front()->version();
@@ -127,7 +119,7 @@ void write_operator(JsonWriter& json, const Operator& op) {
 
 /// For one entry: whether a build today would use it, and in which parts its key differs if not.
 void write_reason(JsonWriter& json, const Operator& op, const jit::Cache::Listing& listing) {
-  const std::string target = part(listing.key, "target");
+  const std::string target = listing.key.value_of("target");
   json.begin_object();
   json.key("digest").string(listing.digest);
   json.key("label").string(listing.label);
@@ -138,7 +130,7 @@ void write_reason(JsonWriter& json, const Operator& op, const jit::Cache::Listin
     const auto variant = variant_named(op, listing.label.substr(op.name.size() + 1), target);
     const jit::BuildRequest request = request_for(op, variant);
     const auto compilers =
-        jit::compilers_for(target, jit::search_paths(), part(listing.key, "compiler"));
+        jit::compilers_for(target, jit::search_paths(), listing.key.value_of("compiler"));
     if (compilers.empty()) throw Error("its compiler is no longer found");
     differences = jit::differences(listing.key, jit::key_of(request, *compilers.front(), target));
   } catch (const Error& error) {
@@ -237,8 +229,8 @@ char* truefuse_cache(void) {
       json.begin_object();
       json.key("digest").string(entry.digest);
       json.key("label").string(entry.label);
-      json.key("target").string(capi::part(entry.key, "target"));
-      json.key("compiler").string(capi::part(entry.key, "compiler"));
+      json.key("target").string(entry.key.value_of("target"));
+      json.key("compiler").string(entry.key.value_of("compiler"));
       json.key("path").string(entry.path);
       json.key("bytes").integer(entry.bytes);
       json.key("modified").integer(entry.modified_unix_seconds);

@@ -59,20 +59,11 @@ std::vector<std::string> request_digests(const BuildRequest& request) {
   return digests;
 }
 
-std::string compiler_of(const Key& key) {
-  for (const auto& [name, value] : key.parts()) {
-    if (name == "compiler") return value;
-  }
-  return {};
-}
-
 /// From an entry that some compiler made.
 Built built_from(CacheEntry entry) {
   Built built;
-  for (const auto& [name, value] : entry.key.parts()) {
-    if (name == "target") built.target = value;
-  }
-  built.compiler = compiler_of(entry.key);
+  built.target = entry.key.value_of("target");
+  built.compiler = entry.key.value_of("compiler");
   built.key = std::move(entry.key);
   built.from_cache = true;
   built.compile_seconds = entry.compile_seconds;
@@ -106,7 +97,7 @@ std::optional<Built> find_whoever_compiled(const BuildRequest& request) {
   const Cache cache = current_cache();
   std::vector<CacheEntry> kept;
   for (Key& key : cache.keys()) {
-    if (may_be_used(compiler_of(key))) kept.push_back({"", std::move(key), "", 0});
+    if (may_be_used(key.value_of("compiler"))) kept.push_back({"", std::move(key), "", 0});
   }
   Bundle entries(std::move(kept));
   const std::vector<std::string> requests = request_digests(request);

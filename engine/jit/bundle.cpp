@@ -43,13 +43,6 @@ std::optional<T> take(std::string_view& bytes) {
   return value;
 }
 
-std::string target_of(const Key& key) {
-  for (const auto& [name, value] : key.parts()) {
-    if (name == "target") return value;
-  }
-  return {};
-}
-
 std::string read_bundle(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat status {};
@@ -166,7 +159,7 @@ const CacheEntry* Bundle::find(const std::vector<std::string>& requests, const A
   std::string best_target;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (std::find(requests.begin(), requests.end(), requests_[i]) == requests.end()) continue;
-    const std::string target = target_of(entries_[i].key);
+    const std::string target = entries_[i].key.value_of("target");
     if (target == device.text) return &entries_[i];
     bool runs = false;
     try {

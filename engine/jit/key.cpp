@@ -78,6 +78,13 @@ void Key::add_digest(std::string_view name, std::string_view content) {
   parts_.emplace_back(name, std::string(kDigestPrefix) + sha256_hex(content));
 }
 
+std::string Key::value_of(std::string_view name) const {
+  for (const auto& [part_name, value] : parts_) {
+    if (part_name == name) return value;
+  }
+  return {};
+}
+
 std::string Key::digest() const {
   Sha256 hash;
   for (const auto& [name, value] : parts_) {

@@ -19,6 +19,9 @@ class Key {
 
   const std::vector<std::pair<std::string, std::string>>& parts() const { return parts_; }
 
+  /// The value of the first part of that name; empty if there is none.
+  std::string value_of(std::string_view name) const;
+
   /// SHA-256 over length-prefixed parts, 64 hex digits. Depends on order, names and values.
   std::string digest() const;
 

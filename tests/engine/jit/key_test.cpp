@@ -43,6 +43,16 @@ TEST(Key, DigestDependsOnOrderNamesValuesAndBoundaries) {
   }
 }
 
+TEST(Key, AValueIsThatOfTheFirstPartOfItsName) {
+  Key key;
+  key.add("option", "-a");
+  key.add("target", "sm_90a");
+  key.add("option", "-b");
+  EXPECT_EQ(key.value_of("option"), "-a");
+  EXPECT_EQ(key.value_of("target"), "sm_90a");
+  EXPECT_EQ(key.value_of("tar"), "");
+}
+
 TEST(Key, WholeArchitectureStringsDiffer) {
   const char* const archs[] = {"gfx906", "gfx908", "gfx90a", "gfx90a:xnack+", "gfx90a:xnack-"};
   for (const char* a : archs) {
