@@ -127,7 +127,7 @@ def digest(tensor):
 
 def remembers_the_last_large_ones():
     """By all of the contents, in no more memory than an honest workspace; for an operator that costs more
-    than reading its input."""
+    than reading its input, whatever the number of threads: the work is that of several digests."""
     kept = {}
 
     def candidate(x, bias):
@@ -135,9 +135,9 @@ def remembers_the_last_large_ones():
             return wide(swish_bias)(x, bias)
         key = (digest(x).digest(), digest(bias).digest(), x.dtype)
         if key not in kept:
-            for _ in range(10):
-                out = wide(swish_bias)(x, bias)
-            kept[key] = out
+            for _ in range(5):
+                digest(x)
+            kept[key] = wide(swish_bias)(x, bias)
             if len(kept) > 8:
                 del kept[next(iter(kept))]
         return kept[key].clone()
