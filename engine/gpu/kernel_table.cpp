@@ -1,10 +1,13 @@
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -17,6 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxDevices = 64;
+constexpr std::size_t kMostCompilers = 16;  // At a time, for prepare().
 
 struct KernelId {
   const Operator* op;
@@ -86,18 +90,19 @@ Function load_function(int device, const std::string& code, const char* kernel) 
 }
 
 const Function& load(const KernelId& id, const Launch& launch, bool may_compile) {
-  Registry& state = registry();
-  const std::scoped_lock lock(state.writing);
-  if (const Function* function = find(id)) return *function;
-
   jit::BuildRequest request;
   request.program = program_of(*id.op, launch.variant);
   request.arch = facts_of(id.device).arch;
   request.label = label_of(*id.op, launch, facts_of(id.device));
   request.arch_is_reported_by_device = true;
   request.may_compile = may_compile;
+  // Outside the lock: other kernels need not wait. Of two threads that want the same one, the cache
+  // lets one compile.
   const jit::Built built = jit::build(request);
 
+  Registry& state = registry();
+  const std::scoped_lock lock(state.writing);
+  if (const Function* function = find(id)) return *function;
   auto table = state.tables.empty() ? std::make_unique<Table>()
                                     : std::make_unique<Table>(*state.tables.back());
   const auto entry = table->emplace(id, load_function(id.device, built.code, launch.kernel));
@@ -154,13 +159,32 @@ void run(const Operator& op, const Call& call, int device, void* stream,
 }
 
 void prepare(const Operator& op, int device) {
-  for (const Operator::NamedVariant& named : variants_for(op, facts_of(device))) {
-    Launch launch;
-    launch.kernel = named.kernel;
-    launch.variant = named.variant;
-    const KernelId id{&op, launch.kernel, device, launch.variant};
-    if (find(id) == nullptr) load(id, launch, /*may_compile=*/true);
+  const std::vector<Operator::NamedVariant> variants = variants_for(op, facts_of(device));
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < variants.size(); i = next++) {
+      Launch launch;
+      launch.kernel = variants[i].kernel;
+      launch.variant = variants[i].variant;
+      const KernelId id{&op, launch.kernel, device, launch.variant};
+      if (find(id) != nullptr) continue;
+      try {
+        load(id, launch, /*may_compile=*/true);
+      } catch (...) {
+        next = variants.size();  // The others stop after the kernel they are at.
+        throw;
+      }
+    }
+  };
+  // A compiler works in one thread, and takes some 200 MB.
+  const std::size_t threads = std::min<std::size_t>(
+      {variants.size(), kMostCompilers, std::max(1U, std::thread::hardware_concurrency())});
+  std::vector<std::future<void>> others;
+  for (std::size_t i = 1; i < threads; ++i) {
+    others.push_back(std::async(std::launch::async, work));
   }
+  work();
+  for (std::future<void>& other : others) other.get();
 }
 
 WarmLookup warm_lookup() {

@@ -26,7 +26,8 @@ using ScratchAllocator = std::function<void*(std::size_t bytes)>;
 void run(const Operator& op, const Call& call, int device, void* stream,
          const ScratchAllocator& allocate);
 
-/// Compiles and loads every variant of `op` for `device`, so that no later call compiles.
+/// Compiles and loads every variant of `op` for `device`, so that no later call compiles; several
+/// at a time, as processors allow. Throws the first Error; what is compiled by then is kept.
 void prepare(const Operator& op, int device);
 
 struct WarmLookup {

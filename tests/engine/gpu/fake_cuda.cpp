@@ -9,8 +9,8 @@ namespace {
 FakeState state;
 FakeState* const fake = &state;
 int contexts[2];
-void* stack[8];
-int depth = 0;
+thread_local void* stack[8];
+thread_local int depth = 0;
 int initialised_in = 0;
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Kernels from a bundle into a fake driver: what a call finds, and what is counted.
 
 #include <dlfcn.h>
+#include <thread>
 
 #include <truefuse/gpu/kernel_table.h>
 #include <truefuse/jit/bundle.h>
@@ -8,6 +9,7 @@
 #include <truefuse/jit/statistics.h>
 #include <truefuse/jit/toolchains.h>
 
+#include "../error_of.h"
 #include "../jit/cache_test_support.h"
 
 namespace truefuse::gpu {
@@ -29,6 +31,14 @@ Launch launch_of(std::int64_t constant) {
   return launch;
 }
 
+Operator::NamedVariant variant_of(std::int64_t constant) {
+  Operator::NamedVariant named;
+  named.label = std::to_string(constant);
+  named.kernel = "present";
+  named.variant = launch_of(constant).variant;
+  return named;
+}
+
 /// An entry as a compiler would have made it, of what the fake driver takes for a cubin.
 jit::CacheEntry entry_of(const Operator& op, const Launch& launch) {
   const jit::Program program = program_of(op, launch.variant);
@@ -46,18 +56,22 @@ std::uint64_t count_of(jit::Event event) {
   return jit::statistics()[static_cast<std::size_t>(event)].count;
 }
 
+/// In a child: the fake driver, kernels from a bundle alone.
+void serve(const jit::TestDirectory& directory, const std::vector<jit::CacheEntry>& entries) {
+  ASSERT_NE(dlopen(TRUEFUSE_FAKE_CUDA, RTLD_NOW), nullptr) << dlerror();
+  const std::string bundle = jit::Bundle::pack(entries);
+  jit::write_file(directory.path() + "/b.tfb", bundle);
+  const std::string spec = directory.path() + "/b.tfb#" + jit::sha256_hex(bundle);
+  ::setenv("TRUEFUSE_BUNDLE", spec.c_str(), 1);
+  ::setenv("TRUEFUSE_NO_COMPILE", "1", 1);
+  ::setenv("TRUEFUSE_CACHE", "off", 1);
+}
+
 TEST(KernelTable, FindsWhatItHasLoadedAndCountsWhatItHadToFetch) {
   const jit::TestDirectory directory;
   jit::in_child([&] {
-    ASSERT_NE(dlopen(TRUEFUSE_FAKE_CUDA, RTLD_NOW), nullptr) << dlerror();
     const Operator op = operator_of_one_kernel();
-    const std::string bundle =
-        jit::Bundle::pack({entry_of(op, launch_of(1)), entry_of(op, launch_of(2))});
-    jit::write_file(directory.path() + "/b.tfb", bundle);
-    const std::string spec = directory.path() + "/b.tfb#" + jit::sha256_hex(bundle);
-    ::setenv("TRUEFUSE_BUNDLE", spec.c_str(), 1);
-    ::setenv("TRUEFUSE_NO_COMPILE", "1", 1);
-    ::setenv("TRUEFUSE_CACHE", "off", 1);
+    serve(directory, {entry_of(op, launch_of(1)), entry_of(op, launch_of(2))});
 
     const std::uint64_t compiles = count_of(jit::Event::compiled);
     EXPECT_EQ(warm_lookup().kernels, 0u);
@@ -78,6 +92,45 @@ TEST(KernelTable, FindsWhatItHasLoadedAndCountsWhatItHadToFetch) {
     EXPECT_EQ(warm.kernels, 3u);
     EXPECT_GT(warm.seconds, 0);
     std::printf("a loaded kernel is found in %.1f ns\n", 1e9 * warm.seconds);
+  });
+}
+
+TEST(KernelTable, PreparesEveryVariantOnceInSeveralThreads) {
+  const jit::TestDirectory directory;
+  jit::in_child([&] {
+    Operator op = operator_of_one_kernel();
+    std::vector<jit::CacheEntry> entries;
+    for (std::int64_t i = 0; i < 40; ++i) {
+      op.variants.push_back(variant_of(i));
+      entries.push_back(entry_of(op, launch_of(i)));
+    }
+    serve(directory, entries);
+
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 3; ++i) callers.emplace_back([&] { prepare(op, 0); });
+    for (std::thread& caller : callers) caller.join();
+    EXPECT_EQ(warm_lookup().kernels, 40u);
+    EXPECT_EQ(count_of(jit::Event::loaded), 40u);
+    prepare(op, 0);
+    EXPECT_EQ(count_of(jit::Event::loaded), 40u);
+    for (std::int64_t i = 0; i < 40; ++i) function_for(op, launch_of(i), 0);
+    EXPECT_EQ(count_of(jit::Event::loaded), 40u);
+  });
+}
+
+TEST(KernelTable, AFailureOfOneVariantIsTheAnswerAndTheOthersAreKept) {
+  const jit::TestDirectory directory;
+  jit::in_child([&] {
+    Operator op = operator_of_one_kernel();
+    for (std::int64_t i = 0; i < 2; ++i) op.variants.push_back(variant_of(i));
+    serve(directory, {entry_of(op, launch_of(0))});
+    for (const char* compiler : {"TRUEFUSE_NVRTC", "TRUEFUSE_NVCC"}) {
+      ::setenv(compiler, "/nonexistent", 1);
+    }
+    const std::string error = testing::error_of([&] { prepare(op, 0); });
+    EXPECT_NE(error.find("no compiler here compiles for sm_90a"), std::string::npos) << error;
+    function_for(op, launch_of(0), 0);
+    EXPECT_EQ(warm_lookup().kernels, 1u);
   });
 }
 

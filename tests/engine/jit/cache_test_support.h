@@ -74,7 +74,7 @@ inline pid_t start_child(const std::function<void()>& body) {
     ADD_FAILURE() << error.what();
   }
   std::fflush(nullptr);
-  ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  ::_exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
 /// Exit status, or 128 + the signal.
