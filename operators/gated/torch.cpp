@@ -2,12 +2,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/gelu_backward.h>
-#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/stack.h>
 
 #include <truefuse/binding/registration.h>
+#include <truefuse/operators/common_torch/activation.h>
 #include <truefuse/operators/gated/cpu.h>
 
 namespace truefuse::gated {
@@ -20,45 +18,14 @@ using Text = c10::string_view;
 
 // What can be differentiated again: the gradients in ATen, half types in fp32.
 
-/// To fp32 and, at the end, back.
-class Wide {
- public:
-  explicit Wide(const Tensor& like)
-      : type_(like.scalar_type()), half_(type_ == at::kHalf || type_ == at::kBFloat16) {}
-
-  Tensor up(const Tensor& x) const { return half_ ? x.to(at::kFloat) : x; }
-  Tensor down(const Tensor& x) const { return half_ ? x.to(type_) : x; }
-  Tensor rounded(const Tensor& x, Text gate_rounding) const {
-    return half_ && gate_rounding == "storage" ? x.to(type_).to(at::kFloat) : x;
-  }
-
- private:
-  at::ScalarType type_;
-  bool half_;
-};
-
-struct Swish {
-  Tensor value(const Tensor& x) const { return x * at::sigmoid(x); }
-  Tensor gradient(const Tensor& g, const Tensor& x) const {
-    return g * at::sigmoid(x) * (1 + x * at::sigmoid(-x));
-  }
-};
-
-struct Gelu {
-  Text approximate;
-  Tensor value(const Tensor& x) const { return at::gelu(x, approximate); }
-  Tensor gradient(const Tensor& g, const Tensor& x) const {
-    return at::gelu_backward(g, x, approximate);
-  }
-};
-
 template <class Function>
 std::tuple<Tensor, Tensor> gradients(const Function& function, const Tensor& grad_out,
                                      const Tensor& gate, const Tensor& up, Text gate_rounding) {
-  const Wide wide(gate);
+  const differentiable::Wide wide(gate);
   const Tensor g = wide.up(grad_out), x = wide.up(gate), u = wide.up(up);
-  return {wide.down(function.gradient(g * u, x)),
-          wide.down(g * wide.rounded(function.value(x), gate_rounding))};
+  Tensor activated = function.value(x);
+  if (gate_rounding == "storage") activated = wide.up(wide.down(activated));
+  return {wide.down(g * u * function.derivative(x)), wide.down(g * activated)};
 }
 
 template <class Function>
@@ -80,20 +47,21 @@ Tensor packed_gradient(const Function& function, const Tensor& grad_out, const T
 
 std::tuple<Tensor, Tensor> swiglu(const Tensor& grad_out, const Tensor& gate, const Tensor& up,
                                   Text gate_rounding, bool /*gate_wanted*/, bool /*up_wanted*/) {
-  return gradients(Swish{}, grad_out, gate, up, gate_rounding);
+  return gradients(differentiable::swish(), grad_out, gate, up, gate_rounding);
 }
 std::tuple<Tensor, Tensor> geglu(const Tensor& grad_out, const Tensor& gate, const Tensor& up,
                                  Text approximate, Text gate_rounding, bool /*gate_wanted*/,
                                  bool /*up_wanted*/) {
-  return gradients(Gelu{approximate}, grad_out, gate, up, gate_rounding);
+  return gradients(differentiable::gelu(approximate), grad_out, gate, up, gate_rounding);
 }
 Tensor swiglu_packed(const Tensor& grad_out, const Tensor& packed, Text packing, Text gate_rounding,
                      bool /*packed_wanted*/) {
-  return packed_gradient(Swish{}, grad_out, packed, packing, gate_rounding);
+  return packed_gradient(differentiable::swish(), grad_out, packed, packing, gate_rounding);
 }
 Tensor geglu_packed(const Tensor& grad_out, const Tensor& packed, Text packing, Text approximate,
                     Text gate_rounding, bool /*packed_wanted*/) {
-  return packed_gradient(Gelu{approximate}, grad_out, packed, packing, gate_rounding);
+  return packed_gradient(differentiable::gelu(approximate), grad_out, packed, packing,
+                         gate_rounding);
 }
 
 // The registrations.

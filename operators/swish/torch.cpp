@@ -1,7 +1,7 @@
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/sigmoid.h>
 
 #include <truefuse/binding/registration.h>
+#include <truefuse/operators/common_torch/activation.h>
 #include <truefuse/operators/swish/operator.h>
 
 namespace truefuse {
@@ -16,8 +16,8 @@ using binding::Registration;
 
 /// What can be differentiated again.
 at::Tensor composite(const at::Tensor& grad_out, const at::Tensor& x, bool /*x_wanted*/) {
-  const at::Tensor s = at::sigmoid(x);
-  return grad_out * s * (1 + x * at::sigmoid(-x));
+  const differentiable::Wide wide(x);
+  return wide.down(wide.up(grad_out) * differentiable::swish().derivative(wide.up(x)));
 }
 
 const auto backward = Registration::typed<swish_backward_operator, swish_backward_cpu,

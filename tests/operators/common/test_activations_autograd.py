@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
-from activations import ALL, DTYPES
+from activations import ALL, DTYPES, parts
 from torch import nn
 
 import truefuse
@@ -31,6 +31,32 @@ def test_a_gradient_penalty(activation) -> None:
     ours = penalised(activation, [t.clone().requires_grad_() for t in tensors])
     eager = penalised(activation.eager, [t.clone().requires_grad_() for t in tensors])
     torch.testing.assert_close(ours, eager)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("activation", ALL, ids=str)
+def test_a_gradient_is_the_same_where_it_is_differentiated_again(activation, dtype) -> None:
+    """Also at the infinities, where x^2 overflows, and in the tail, where 1 + erf and 1 + tanh cancel."""
+    infinity, huge = float("inf"), torch.finfo(dtype).max
+    special = [infinity, -infinity, huge, -huge, float("nan"), -0.0, 1.0, -2.0, -5.5, -6.0, -8.0]
+    gate = torch.tensor(special, dtype=dtype)
+    tensors = [gate, torch.full_like(gate, 0.5)][: activation.inputs]
+    if activation.width == 2:
+        mode, tensors = activation.mode["packing"], [torch.full((len(gate) * 2,), 0.5, dtype=dtype)]
+        parts(tensors[0], mode)[0].copy_(gate)
+    leaves = [t.requires_grad_() for t in tensors]
+    grad = torch.full((len(gate),), 1.0, dtype=dtype)
+    once = torch.autograd.grad(activation(*leaves), leaves, grad)
+    again = torch.autograd.grad(activation(*leaves), leaves, grad, create_graph=True)
+    unit = torch.finfo(torch.float32 if dtype.itemsize == 2 else dtype).eps
+    step = torch.finfo(dtype).smallest_normal  # half types: one rounding of values that agree
+    rtol = 256 * unit if dtype.itemsize > 2 else torch.finfo(dtype).eps
+    for ours, theirs in zip(again, once, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=rtol, atol=step, equal_nan=True)
+    of_gate = again[0] if activation.width == 1 else parts(again[0], mode)[0]
+    (second,) = torch.autograd.grad(of_gate.sum(), leaves[:1])
+    second = second if activation.width == 1 else parts(second, mode)[0]
+    assert second[:4].tolist() == [0, 0, 0, 0] and second[4].isnan()
 
 
 @pytest.mark.parametrize("activation", ALL, ids=str)
