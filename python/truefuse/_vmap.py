@@ -3,6 +3,9 @@
 Where every tensor that is batched, and every result, has leading dimensions under one name (`rows..`),
 the batch is one more of them: one call, in which tensors that are not batched are expanded. Otherwise (a
 bias for each, gradients that are summed over the rows) one call for each of the batch, stacked.
+
+How a batched tensor lies in memory is the choice of the rules of other operators: one that does not lie
+as the contract asks is copied, not refused.
 """
 
 from __future__ import annotations
@@ -39,12 +42,13 @@ def _register(operator: str, contract: dict[str, Any]) -> None:
     namespace, name = operator.split("::")
     overload = getattr(getattr(torch.ops, namespace), name).default
     names = [argument["name"] for argument in arguments]
+    layouts = {argument["name"]: argument.get("layout") for argument in arguments}
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *given: Any, **options: Any) -> Any:
         # Keywords are never tensors.
         call = dict(zip(names, given, strict=False)) | options
         batched = {
-            key: value.movedim(dim, 0)
+            key: _laid_out(value.movedim(dim, 0), layouts[key])
             for (key, value), dim in zip(call.items(), in_dims, strict=False)
             if isinstance(value, Tensor) and dim is not None
         }
@@ -57,7 +61,8 @@ def _register(operator: str, contract: dict[str, Any]) -> None:
             for argument in arguments:
                 key = argument["name"]
                 if argument.get("pack") and key not in batched and call[key] is not None:
-                    call[key] = call[key].expand(info.batch_size, *call[key].shape)
+                    wide = call[key].expand(info.batch_size, *call[key].shape)
+                    call[key] = _laid_out(wide, layouts[key])
             results = _called(overload, names, call | batched, len(given))
             dims = [None if absent else 0 for absent in missing]
         else:
@@ -75,6 +80,12 @@ def _register(operator: str, contract: dict[str, Any]) -> None:
         return (results[0], dims[0]) if len(outputs) == 1 else (tuple(results), tuple(dims))
 
     torch.library.register_vmap(operator, rule)
+
+
+def _laid_out(tensor: Tensor, layout: str | None) -> Tensor:
+    if layout == "strided" or (layout == "rows-strided" and tensor.stride(-1) == 1):
+        return tensor
+    return tensor.contiguous()
 
 
 def _called(overload: Any, names: list[str], call: dict[str, Any], positional: int) -> list[Tensor]:

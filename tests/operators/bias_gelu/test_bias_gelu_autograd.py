@@ -295,6 +295,28 @@ def test_vmap(dims: tuple[int | None, int | None]) -> None:
     torch.testing.assert_close(got, torch.func.vmap(eager, in_dims=dims)(x, bias))
 
 
+@pytest.mark.filterwarnings("error")
+def test_vmap_copies_what_does_not_lie_as_it_must() -> None:
+    """Nobody who calls vmap chooses where the batch lies in memory, or sees it."""
+    torch.manual_seed(0)
+    x, bias, weight = random(4, 8, 5), random(8), random(8, 6)
+    for dims in ((-1, None), (2, None), (2, 0), (-1, 1)):
+        biases = bias if dims[1] is None else random(5, 8).movedim(0, dims[1])
+        got = torch.vmap(call, in_dims=dims)(x, biases)
+        torch.testing.assert_close(got, torch.vmap(eager, in_dims=dims)(x, biases))
+    wide = random(4, 3, 8, 5)
+    nested = [torch.vmap(torch.vmap(f, in_dims=(-1, None)), in_dims=(1, None)) for f in (call, eager)]  # fmt: skip
+    torch.testing.assert_close(nested[0](wide, bias), nested[1](wide, bias))
+
+    def of(f):
+        return lambda v, b: f(weight @ v, b)
+
+    vectors = random(5, 6)
+    for transform in (lambda f: f, lambda f: torch.func.grad(lambda *given: f(*given).sum())):
+        ours, theirs = (torch.vmap(transform(of(f)), in_dims=(0, None)) for f in (call, eager))
+        torch.testing.assert_close(ours(vectors, bias), theirs(vectors, bias))
+
+
 def test_vmap_within_vmap_and_over_none(tensors) -> None:
     x, bias = random(2, 3, 4, 8), random(8)
     twice = torch.vmap(torch.vmap(call, in_dims=(0, None)), in_dims=(1, None), out_dims=1)
