@@ -8,8 +8,6 @@
 namespace truefuse::capi {
 namespace {
 
-constexpr std::int32_t kMaxDims = 64;
-
 DType dtype_of(const std::string& where, std::int32_t dtype) {
   switch (dtype) {
     case truefuse_f64:
@@ -29,7 +27,7 @@ DType dtype_of(const std::string& where, std::int32_t dtype) {
 TensorView view_of(const std::string& where, const truefuse_tensor* tensor, int device) {
   if (tensor == nullptr) throw Error(where + " is NULL; pass a truefuse_tensor");
   const DType dtype = dtype_of(where, tensor->dtype);
-  if (tensor->dims < 0 || tensor->dims > kMaxDims ||
+  if (tensor->dims < 0 || tensor->dims > static_cast<std::int32_t>(kMaxDims) ||
       (tensor->dims > 0 && (tensor->sizes == nullptr || tensor->strides == nullptr))) {
     throw Error(where + " has " + std::to_string(tensor->dims) +
                 " dimensions; it must have 0 to 64, with sizes and strides");

@@ -85,6 +85,7 @@ class Checker {
 
   void check_view(std::size_t i, const View& view) const {
     if (view.sizes.size() != view.strides.size()) refuse(i).malformed("differ in number");
+    if (view.sizes.size() > kMaxDims) refuse(i).too_many_dims();
     if constexpr (kConcrete) {
       for (std::size_t k = 0; k < view.sizes.size(); ++k) {
         if (view.sizes[k] < 0 || view.strides[k] < 0) refuse(i).malformed("are partly negative");

@@ -53,6 +53,12 @@ class Refusal {
          " " + std::string(what) + ", so they describe no tensor.");
   }
 
+  [[noreturn]] void too_many_dims() const {
+    fail(name_ + " has " + std::to_string(view().sizes.size()) +
+         " dimensions; it must have at most " + std::to_string(kMaxDims) +
+         ". Join some of them, for instance " + name_ + ".flatten(0, 1).");
+  }
+
   [[noreturn]] void unsupported_device() const {
     fail(name_ + " is on " + to_string(view().device) +
          "; it must be on cpu, on cuda (also for ROCm and DCU) or on meta. Move it, for instance " +

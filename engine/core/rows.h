@@ -38,8 +38,6 @@ class Rows {
   bool dense() const { return dims_ == 0 || (dims_ == 1 && strides_[0] == columns_); }
 
  private:
-  static constexpr std::size_t kMaxDims = 64;  // As PyTorch.
-
   std::array<std::int64_t, kMaxDims> sizes_;    // Innermost first.
   std::array<std::int64_t, kMaxDims> strides_;  // Innermost first.
   std::size_t dims_ = 0;

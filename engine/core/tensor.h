@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -23,6 +24,9 @@ struct Device {
 
 /// "cpu", "cuda:0", "meta".
 std::string to_string(const Device& device);
+
+/// Dimensions of a tensor: more than anybody uses, and more than PyTorch's own loops take.
+inline constexpr std::size_t kMaxDims = 64;
 
 /// A tensor somebody else owns: sizes and strides in elements, outermost first. `Dim` is
 /// std::int64_t, or a symbolic integer while PyTorch traces shapes.

@@ -17,7 +17,6 @@
 namespace truefuse::common {
 
 inline constexpr std::size_t kMaxOperands = 5;
-inline constexpr std::size_t kMaxDims = 64;  // As PyTorch.
 
 /// A tensor seen through the common sizes: where it begins and its strides, in elements.
 struct Operand {

@@ -46,6 +46,14 @@ TEST(Check, AcceptsWhatTheContractAllows) {
             "");
 }
 
+TEST(Check, RefusesMoreDimensionsThanAnyLoopHas) {
+  const auto ones = [](std::size_t rank) { return dense(std::vector<std::int64_t>(rank, 1)); };
+  EXPECT_EQ(bias_gelu(ones(64), dense({1})), "");
+  EXPECT_EQ(bias_gelu(ones(65), dense({1})),
+            "op: x has 65 dimensions; it must have at most 64. Join some of them, for instance "
+            "x.flatten(0, 1).");
+}
+
 TEST(Check, BindsSizesAndGivesOutputs) {
   const Contract contract = Contract::parse(kBiasGelu);
   const Tensor x = on(kCuda0, dense({2, 3, 8}, DType::bf16));

@@ -172,6 +172,16 @@ def test_a_packed_tensor_gives_what_its_parts_give(packing) -> None:
 
 
 @pytest.mark.parametrize("activation", ALL, ids=str)
+def test_more_dimensions_than_the_loops_have_are_refused(activation) -> None:
+    assert_right(
+        activation, activation.tensors(*[1] * 64, dtype=torch.float32), torch.ones([1] * 64)
+    )
+    for size in (0, 1):
+        with pytest.raises(RuntimeError, match="has 300 dimensions; it must have at most 64"):
+            activation(*activation.tensors(*[size] * 300, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("activation", ALL, ids=str)
 @pytest.mark.parametrize("shape", [(0, 8), (4, 0), (0,), (2, 0, 3)], ids=str)
 def test_empty(activation, shape) -> None:
     leaves = [t.requires_grad_() for t in activation.tensors(*shape, dtype=torch.float32)]
