@@ -109,7 +109,9 @@ def _architecture(device: str, refuse: Any) -> str:
 
     from truefuse import _native
 
-    if not device.startswith("cuda") or not torch.cuda.is_available():
-        refuse(f"device '{device}' is not here: tuning needs cuda, cuda:N.", code=5)
-    index = torch.device(device).index or 0
-    return _native.devices()["devices"][index]["arch"]
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    names = ["cuda", *(f"cuda:{i}" for i in range(count))] if count else []
+    if device not in names:
+        here = f" Here are {', '.join(names)}." if names else ""
+        refuse(f"device '{device}' is not here: tuning needs cuda, cuda:N.{here}", code=5)
+    return _native.devices()["devices"][max(names.index(device) - 1, 0)]["arch"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from truefuse.nn import BiasGelu
+from truefuse.nn import BiasGelu, GeGLU, PackedGeGLU, PackedSwiGLU, SwiGLU
 
 
 class Mlp(nn.Module):
@@ -52,3 +52,29 @@ def test_what_it_cannot_do_is_said():
         BiasGelu.taking_bias(nn.Linear(2, 3, bias=False), approximate="tanh")
     with pytest.raises(ValueError, match="tanh"):
         BiasGelu(3, approximate="fast")
+
+
+RIGHT = {"packing": "gate|up", "approximate": "tanh", "gate_rounding": "storage"}
+BLOCKS = {
+    SwiGLU: ["gate_rounding"],
+    GeGLU: ["approximate", "gate_rounding"],
+    PackedSwiGLU: ["packing", "gate_rounding"],
+    PackedGeGLU: ["packing", "approximate", "gate_rounding"],
+}
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.__name__)
+def test_a_block_refuses_an_option_when_it_is_made_and_shows_it(block):
+    options = {name: RIGHT[name] for name in BLOCKS[block]}
+    for name in options:
+        with pytest.raises(ValueError, match=f"{name} is 'some'; it must be \""):
+            block(8, 12, **{**options, name: "some"})
+        assert f"{name}={options[name]!r}" in repr(block(8, 12, **options))
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.__name__)
+def test_a_block_is_made_where_and_as_a_linear_is(block):
+    options = {name: RIGHT[name] for name in BLOCKS[block]}
+    made = block(8, 12, bias=True, device="meta", dtype=torch.bfloat16, **options)
+    assert {(p.device.type, p.dtype) for p in made.parameters()} == {("meta", torch.bfloat16)}
+    assert len(list(made.parameters())) == 2 * len(list(made.children()))

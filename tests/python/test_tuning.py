@@ -1,8 +1,9 @@
 """Launch policies: nothing is timed that a gate turns away, and nothing at all without a device."""
 
 import pytest
+import torch
 
-from truefuse import tuning
+from truefuse import _native, tuning, tuning_cli
 from truefuse.tuning import STANDARD, Policy, Row
 
 A, B = Policy(256, 2), Policy(512, 1)
@@ -75,3 +76,20 @@ def test_the_file_is_where_the_library_looks(monkeypatch, tmp_path):
     assert tuning.user_file() == tmp_path / "truefuse" / "tuning.txt"
     monkeypatch.setenv("TRUEFUSE_TUNING", str(tmp_path / "mine"))
     assert tuning.user_file() == tmp_path / "mine"
+
+
+def test_a_device_that_is_not_here_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(_native, "devices", lambda: {"devices": [{"arch": "a"}, {"arch": "b"}]})
+
+    def refuse(text, code):
+        raise SystemExit(f"{code} {text}")
+
+    found = [tuning_cli._architecture(name, refuse) for name in ("cuda", "cuda:0", "cuda:1")]
+    assert found == ["a", "a", "b"]
+    for name in ("cuda:2", "cuda:x", "cpu"):
+        with pytest.raises(
+            SystemExit, match=f"5 device '{name}' is not here.* cuda, cuda:0, cuda:1"
+        ):
+            tuning_cli._architecture(name, refuse)

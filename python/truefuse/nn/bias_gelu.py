@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from truefuse._ops import bias_gelu
+from truefuse.nn.options import require
 
 
 class BiasGelu(nn.Module):
@@ -32,8 +33,7 @@ class BiasGelu(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if approximate not in ("tanh", "none"):
-            raise ValueError(f'approximate is {approximate!r}; it must be "tanh" or "none"')
+        require("bias_gelu", approximate=approximate)
         self.features = features
         self.approximate = approximate
         self.bias = nn.Parameter(torch.zeros(features, device=device, dtype=dtype))

@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from truefuse._ops import geglu, geglu_packed, swiglu, swiglu_packed
+from truefuse.nn.options import require
+
+Device = torch.device | str | None
 
 
 class _TwoProjections(nn.Module):
     """gate_proj, up_proj and down_proj, as in Llama, Mistral, Qwen and Gemma."""
 
-    def __init__(self, hidden_size: int, intermediate_size: int, bias: bool) -> None:
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        bias: bool,
+        device: Device,
+        dtype: torch.dtype | None,
+    ) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(hidden_size, intermediate_size, bias=bias)
-        self.up_proj = nn.Linear(hidden_size, intermediate_size, bias=bias)
-        self.down_proj = nn.Linear(intermediate_size, hidden_size, bias=bias)
+        made = {"bias": bias, "device": device, "dtype": dtype}
+        self.gate_proj = nn.Linear(hidden_size, intermediate_size, **made)
+        self.up_proj = nn.Linear(hidden_size, intermediate_size, **made)
+        self.down_proj = nn.Linear(intermediate_size, hidden_size, **made)
 
 
 class _OneProjection(nn.Module):
     """gate_up_proj and down_proj, as in Phi-3."""
 
-    def __init__(self, hidden_size: int, intermediate_size: int, bias: bool) -> None:
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        bias: bool,
+        device: Device,
+        dtype: torch.dtype | None,
+    ) -> None:
         super().__init__()
-        self.gate_up_proj = nn.Linear(hidden_size, 2 * intermediate_size, bias=bias)
-        self.down_proj = nn.Linear(intermediate_size, hidden_size, bias=bias)
+        made = {"bias": bias, "device": device, "dtype": dtype}
+        self.gate_up_proj = nn.Linear(hidden_size, 2 * intermediate_size, **made)
+        self.down_proj = nn.Linear(intermediate_size, hidden_size, **made)
+
+
+def _said(module: nn.Module, *names: str) -> str:
+    return ", ".join(f"{name}={getattr(module, name)!r}" for name in names)
 
 
 class SwiGLU(_TwoProjections):
@@ -33,10 +57,21 @@ class SwiGLU(_TwoProjections):
     """
 
     def __init__(
-        self, hidden_size: int, intermediate_size: int, *, gate_rounding: str, bias: bool = False
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        *,
+        gate_rounding: str,
+        bias: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(hidden_size, intermediate_size, bias)
+        require("swiglu", gate_rounding=gate_rounding)
+        super().__init__(hidden_size, intermediate_size, bias, device, dtype)
         self.gate_rounding = gate_rounding
+
+    def extra_repr(self) -> str:
+        return _said(self, "gate_rounding")
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_proj(x), self.up_proj(x)
@@ -55,10 +90,16 @@ class GeGLU(_TwoProjections):
         approximate: str,
         gate_rounding: str,
         bias: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(hidden_size, intermediate_size, bias)
+        require("geglu", approximate=approximate, gate_rounding=gate_rounding)
+        super().__init__(hidden_size, intermediate_size, bias, device, dtype)
         self.approximate = approximate
         self.gate_rounding = gate_rounding
+
+    def extra_repr(self) -> str:
+        return _said(self, "approximate", "gate_rounding")
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_proj(x), self.up_proj(x)
@@ -78,10 +119,16 @@ class PackedSwiGLU(_OneProjection):
         packing: str,
         gate_rounding: str,
         bias: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(hidden_size, intermediate_size, bias)
+        require("swiglu_packed", packing=packing, gate_rounding=gate_rounding)
+        super().__init__(hidden_size, intermediate_size, bias, device, dtype)
         self.packing = packing
         self.gate_rounding = gate_rounding
+
+    def extra_repr(self) -> str:
+        return _said(self, "packing", "gate_rounding")
 
     def forward(self, x: Tensor) -> Tensor:
         packed = self.gate_up_proj(x)
@@ -101,11 +148,19 @@ class PackedGeGLU(_OneProjection):
         approximate: str,
         gate_rounding: str,
         bias: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(hidden_size, intermediate_size, bias)
+        require(
+            "geglu_packed", packing=packing, approximate=approximate, gate_rounding=gate_rounding
+        )
+        super().__init__(hidden_size, intermediate_size, bias, device, dtype)
         self.packing = packing
         self.approximate = approximate
         self.gate_rounding = gate_rounding
+
+    def extra_repr(self) -> str:
+        return _said(self, "packing", "approximate", "gate_rounding")
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = geglu_packed(
