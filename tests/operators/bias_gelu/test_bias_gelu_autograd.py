@@ -162,6 +162,25 @@ def test_every_value_of_the_half_types(dtype: torch.dtype, form: str) -> None:
     assert ((got - (first + second)).abs() / ulp).max() <= 0.54
 
 
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16), ids=str)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_sum_of_half_types_is_not_rounded(dtype: torch.dtype, form: str) -> None:
+    """Eager rounds x + bias to the dtype; here values and gradients are those of the sum itself."""
+    torch.manual_seed(0)
+    x, bias = random(64, 512, dtype=dtype).requires_grad_(), random(512, dtype=dtype)
+    out = call(x, bias, form)
+    ours = (out, *torch.autograd.grad(out.sum(), x))
+
+    def mathematics(rounded: torch.dtype) -> tuple[Tensor, ...]:
+        v = (x.detach().double() + bias.double()).to(rounded).double().requires_grad_()
+        value = F.gelu(v, approximate=form)
+        return value.to(dtype), torch.autograd.grad(value.sum(), v)[0].to(dtype)
+
+    for got, want, other in zip(ours, mathematics(torch.float64), mathematics(dtype), strict=True):
+        assert (got != want).float().mean() < 0.03  # next to a half-way point: 0.54 ulp are allowed
+        assert (want != other).float().mean() > 0.1
+
+
 def test_only_the_gradients_that_are_wanted(tensors) -> None:
     x, bias = tensors
     grad = torch.ones(3, 8)
@@ -354,6 +373,27 @@ def test_under_autocast_the_bias_follows_x(x_type: torch.dtype) -> None:
             call(x, bias)
     with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(RuntimeError, match="dtype"):
         call(x, bias.double())
+
+
+@pytest.mark.parametrize("inside", (False, True))
+def test_compiled_under_autocast(inside: bool) -> None:
+    """The float32 parameter of a model meets the half output of its Linear in the compiled graph too."""
+    torch._dynamo.reset()
+    x, bias = random(4, 8, dtype=torch.bfloat16).requires_grad_(), random(8).requires_grad_()
+
+    def under_autocast(x, bias):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return call(x, bias)
+
+    if inside:
+        out = torch.compile(under_autocast, fullgraph=True, backend="aot_eager")(x, bias)
+    else:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = torch.compile(call, fullgraph=True, backend="aot_eager")(x, bias)
+    assert out.dtype == torch.bfloat16
+    assert torch.equal(out, under_autocast(x, bias))
+    out.sum().backward()
+    assert x.grad.dtype == torch.bfloat16 and bias.grad.dtype == torch.float32
 
 
 def test_compiled_forward_and_backward_are_one_graph_each_for_all_row_counts() -> None:
