@@ -9,6 +9,9 @@
 namespace truefuse::common {
 namespace {
 
+/// Elements side by side of the widest block: 512 threads with 16 bytes of a half type each.
+constexpr std::int64_t kWidestBlock = 4096;
+
 /// Measured on an H200: one 16-byte access of each input; a second one costs registers and so
 /// waves. Single elements make up for their size with more rows.
 LaunchPolicy standard_policy(const ElementwiseForm& form) {
@@ -204,8 +207,13 @@ ElementwiseForm elementwise_form(std::string_view op_name, DType dtype, std::siz
 int row_dims(const Space& space, bool vectorised, std::size_t loose) {
   if (space.dims() == 1) {
     const bool loose_is_dense = loose >= space.operands() || space.is_vector(loose);
-    // Else it is cut into rows of one block's width.
-    return vectorised && loose_is_dense ? 0 : is_short(space.elements()) ? 1 : kMaxRowDims;
+    if (vectorised && loose_is_dense) return 0;
+    // It is cut into rows of one block's width, which lie as far apart as so many elements do.
+    bool all_short = is_short(space.elements());
+    for (std::size_t k = 0; all_short && k < space.operands(); ++k) {
+      all_short = is_short(kWidestBlock * space.stride(k, 0));
+    }
+    return all_short ? 1 : kMaxRowDims;
   }
   bool all_short = space.dims() == 2 && is_short(space.size(0)) && is_short(space.size(1));
   for (std::size_t k = 0; all_short && k < space.operands(); ++k) {

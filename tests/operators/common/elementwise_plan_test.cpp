@@ -92,6 +92,31 @@ TEST(ElementwisePlan, SizesBeyond32BitsAndTheLaunchLimit) {
             common::kMaxRowDims);
 }
 
+TEST(ElementwisePlan, RowsThatOneRunIsCutIntoMayLieFarApart) {
+  // A column of a matrix. With short rows 31 bits hold how far apart they are.
+  for (const std::int64_t stride : {std::int64_t{1} << 18, std::int64_t{1} << 22}) {
+    for (const std::uintptr_t out : {0x100000, 0x100002}) {
+      const Shape sizes{9000}, strides{stride}, out_strides{1};
+      const std::vector<Argument> arguments{view(DType::bf16, sizes, strides, 0x1000)};
+      const std::vector<TensorView> outputs{view(DType::bf16, sizes, out_strides, out)};
+      for (const int threads : {128, 512}) {
+        DeviceFacts device;
+        device.tuned = {{"swish", DType::bf16, {threads, 0, 16}}};
+        Plan plan;
+        swish_operator().plan({arguments, outputs}, device, plan);
+        if (constant(plan, "TF_ROW_DIMS") == 1) {
+          EXPECT_LT(grid_of<1>(plan).row_strides[1][0], std::int64_t{1} << 31);
+        } else {
+          EXPECT_EQ(constant(plan, "TF_ROW_DIMS"), common::kMaxRowDims);
+          const auto grid = grid_of<common::kMaxRowDims>(plan);
+          EXPECT_EQ(grid.row_strides[1][0], grid.columns * stride);
+          EXPECT_GT(stride, std::int64_t{1} << 18);
+        }
+      }
+    }
+  }
+}
+
 TEST(ElementwisePlan, NothingIsLaunchedForNothing) {
   EXPECT_EQ(plan_swish(DType::f32, {4, 0}, {1, 1}, {1, 1}).count, 0U);
 }
