@@ -20,6 +20,9 @@ FORMS = ("tanh", "none")
 TOLERANCE = {torch.float32: 4e-6, torch.float64: 1e-13, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 # Of a derivative before it is rounded: the half types' approximations are good to some 0.03 ulp.
 TERM_ERROR = {torch.float32: 1e-6, torch.float64: 1e-14, torch.float16: 2e-5, torch.bfloat16: 3e-4}
+# Assertions of PyTorch's own fail for vmap rules in Python, of torch.library.custom_op too, within another
+# vmap (Interpreter.h:155) and under a TorchDispatchMode (PythonFallbackKernel.cpp:49).
+VMAP_IS_FLAT = torch.__version__.startswith("2.5.")
 backward = torch.ops.truefuse.bias_gelu_backward
 
 
@@ -284,8 +287,8 @@ def test_functional_transforms(tensors) -> None:
 
     got = torch.func.grad(loss(call), argnums=(0, 1))(x, bias)
     torch.testing.assert_close(got, torch.func.grad(loss(eager), argnums=(0, 1))(x, bias))
-    if torch.__version__.startswith("2.5."):
-        return  # An assertion of PyTorch's own fails for nested vmap rules in Python: Interpreter.h:155.
+    if VMAP_IS_FLAT:
+        return
     got = torch.func.jacrev(torch.func.jacrev(loss(call)))(x, bias)
     torch.testing.assert_close(got, torch.func.hessian(loss(eager))(x, bias))
 
@@ -308,9 +311,11 @@ def test_vmap(dims: tuple[int | None, int | None]) -> None:
     x = random(5, 4, 8)
     x = x if dims[0] is None else x.movedim(0, dims[0])
     bias = random(5, 8) if dims[1] is not None else random(8)
-    with Calls() as calls:
-        got = torch.func.vmap(call, in_dims=dims)(x, bias)
-    assert calls.count == (1 if dims[1] is None else 5)
+    got = torch.func.vmap(call, in_dims=dims)(x, bias)
+    if not VMAP_IS_FLAT:
+        with Calls() as calls:
+            torch.func.vmap(call, in_dims=dims)(x, bias)
+        assert calls.count == (1 if dims[1] is None else 5)
     torch.testing.assert_close(got, torch.func.vmap(eager, in_dims=dims)(x, bias))
 
 
@@ -323,9 +328,6 @@ def test_vmap_copies_what_does_not_lie_as_it_must() -> None:
         biases = bias if dims[1] is None else random(5, 8).movedim(0, dims[1])
         got = torch.vmap(call, in_dims=dims)(x, biases)
         torch.testing.assert_close(got, torch.vmap(eager, in_dims=dims)(x, biases))
-    wide = random(4, 3, 8, 5)
-    nested = [torch.vmap(torch.vmap(f, in_dims=(-1, None)), in_dims=(1, None)) for f in (call, eager)]  # fmt: skip
-    torch.testing.assert_close(nested[0](wide, bias), nested[1](wide, bias))
 
     def of(f):
         return lambda v, b: f(weight @ v, b)
@@ -334,12 +336,18 @@ def test_vmap_copies_what_does_not_lie_as_it_must() -> None:
     for transform in (lambda f: f, lambda f: torch.func.grad(lambda *given: f(*given).sum())):
         ours, theirs = (torch.vmap(transform(of(f)), in_dims=(0, None)) for f in (call, eager))
         torch.testing.assert_close(ours(vectors, bias), theirs(vectors, bias))
+    if VMAP_IS_FLAT:
+        return
+    wide = random(4, 3, 8, 5)
+    nested = [torch.vmap(torch.vmap(f, in_dims=(-1, None)), in_dims=(1, None)) for f in (call, eager)]  # fmt: skip
+    torch.testing.assert_close(nested[0](wide, bias), nested[1](wide, bias))
 
 
 def test_vmap_within_vmap_and_over_none(tensors) -> None:
     x, bias = random(2, 3, 4, 8), random(8)
-    twice = torch.vmap(torch.vmap(call, in_dims=(0, None)), in_dims=(1, None), out_dims=1)
-    torch.testing.assert_close(twice(x, bias), call(x, bias))
+    if not VMAP_IS_FLAT:
+        twice = torch.vmap(torch.vmap(call, in_dims=(0, None)), in_dims=(1, None), out_dims=1)
+        torch.testing.assert_close(twice(x, bias), call(x, bias))
     assert torch.vmap(call, in_dims=(0, None))(x[:0], bias).shape == (0, 3, 4, 8)
     with pytest.raises(RuntimeError, match="bias_gelu: vmap over a batch of 0"):
         torch.vmap(call, in_dims=(0, 0))(x[:0, 0], bias.expand(0, 8))
