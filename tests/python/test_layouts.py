@@ -259,6 +259,12 @@ def test_errors_are_sentences():
         layout("H (q=K")
     with pytest.raises(RuntimeError, match="the size K is not given"):
         layout("H K").bind(H=2)
+    for size in (2.5, "2", None):
+        with pytest.raises(RuntimeError, match="the size K is .*; it must be a whole number"):
+            layout("H K").bind(H=2, K=size)
+    for text in ("K\0V", "K \udc80"):
+        with pytest.raises(RuntimeError, match=r"found '\?'"):
+            layout(text)
     with pytest.raises(RuntimeError, match=r"x\[2,0\] does not exist"):
         layout("H K").bind(H=2, K=2).offset("x", 2, 0)
     with pytest.raises(RuntimeError, match="does not fit in 64 bits"):
