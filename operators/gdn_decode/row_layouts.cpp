@@ -209,7 +209,8 @@ void refuse_columns(RowTensor tensor, std::string_view text, const HeadSizes& si
                          std::to_string(found) + " columns; the layout\n    " + std::string(text) +
                          "   with H=" + std::to_string(sizes.H) + " G=" + std::to_string(sizes.G) +
                          " K=" + std::to_string(sizes.K) + " V=" + std::to_string(sizes.V) +
-                         "\n  has " + std::to_string(bound(tensor, text, sizes).size()) + " columns.";
+                         "\n  has " + std::to_string(bound(tensor, text, sizes).size()) +
+                         " columns.";
   HeadSizes other = sizes;
   for (other.G = 1; other.G <= kMostGroups; ++other.G) {
     if (columns_or_none(tensor, text, other) != found) continue;

@@ -218,21 +218,39 @@ def test_emitted_python_gives_the_offsets(text):
         assert functions[f"{element.segment}_offset"](*element.index) == offset
 
 
-@pytest.mark.parametrize("text", EMITTED)
-def test_emitted_triton_takes_tensors(text, monkeypatch):
+def triton_functions(bound, monkeypatch):
+    """As far as tensors of PyTorch are like Triton's."""
     triton = types.ModuleType("triton")
     triton.jit = lambda function: function
     triton.language = types.ModuleType("triton.language")
+    triton.language.int64 = torch.int64
     monkeypatch.setitem(sys.modules, "triton", triton)
     monkeypatch.setitem(sys.modules, "triton.language", triton.language)
-    bound = layout(text).bind(**SIZES)
     functions: dict = {}
     exec(bound.emit("triton"), functions)
+    return functions
+
+
+@pytest.mark.parametrize("text", EMITTED)
+def test_emitted_triton_takes_tensors(text, monkeypatch):
+    bound = layout(text).bind(**SIZES)
+    functions = triton_functions(bound, monkeypatch)
     for segment in {element.segment for element, _ in elements(bound)}:
         pairs = [(e.index, offset) for e, offset in elements(bound) if e.segment == segment]
         columns = torch.tensor([index for index, _ in pairs]).unbind(-1)
         found = functions[f"{segment}_offset"](*columns)
         assert found.tolist() == [offset for _, offset in pairs]
+
+
+def test_emitted_triton_reaches_the_end_of_a_large_pool(monkeypatch):
+    """Slots come as int32, and slot 3972 of this pool begins beyond 2^31 elements."""
+    sizes = {"slot": 4000, "HV": 32, "V": 128, "K": 128}
+    bound = layout("slot@540672 (state=HV V K)").bind(**sizes)
+    last = [size - 1 for size in sizes.values()]
+    functions = triton_functions(bound, monkeypatch)
+    found = functions["state_offset"](*(torch.tensor([i], dtype=torch.int32) for i in last))
+    assert found.item() == bound.offset("state", *last) > 2**31
+    assert "int64" not in layout("H K/4 V 4").bind(H=2, K=8, V=4).emit("triton")
 
 
 @pytest.mark.parametrize("text", EMITTED)
@@ -260,7 +278,7 @@ def test_errors_are_sentences():
     with pytest.raises(RuntimeError, match="the size K is not given"):
         layout("H K").bind(H=2)
     for size in (2.5, "2", None):
-        with pytest.raises(RuntimeError, match="the size K is .*; it must be a whole number"):
+        with pytest.raises(RuntimeError, match=r"the size K is .*; it must be a whole number"):
             layout("H K").bind(H=2, K=size)
     for text in ("K\0V", "K \udc80"):
         with pytest.raises(RuntimeError, match=r"found '\?'"):
