@@ -183,9 +183,11 @@ class BoundLayout:
         if conversion.cheapest(tensor.element_size(), rows)[0] != "gather":
             # The expression is the library's own, made of numbers and these two names.
             return eval(conversion.expression, {"x": tensor, "torch": torch})
-        index = self.index_map(other).to(tensor.device)
+        index = self.index_map(other)
+        has_padding = bool((index < 0).any())  # Asked of the host's copy.
+        index = index.to(tensor.device)
         gathered = tensor.index_select(-1, index.clamp(min=0))
-        return gathered.masked_fill_(index < 0, 0) if bool((index < 0).any()) else gathered
+        return gathered.masked_fill_(index < 0, 0) if has_padding else gathered
 
     def share(self, axis: str, rank: int, world: int, stretches: int = 1000) -> Share:
         """What ``rank`` of ``world`` holds if ``axis`` is shared."""

@@ -196,6 +196,13 @@ def test_a_share_is_the_chunk_of_each_tensor(name, axis):
             assert torch.equal(local[segment], wanted)
 
 
+def test_a_gather_takes_tensors_without_data():
+    padded = layout("H (q=K | k=K | _=2)").bind(H=2, K=4)
+    rows = torch.zeros(3, 16, device="meta")
+    got = layout("q=H K | k=H K").bind(H=2, K=4).convert(rows, padded)
+    assert got.shape == (3, 20) and got.is_meta
+
+
 # ---- emitted code -------------------------------------------------------------------------------
 
 EMITTED = ["H (q=K | k=K | v=G V | z=G V)", "H G K/4 V 4", "K/4%2 s@40 (q=K%4 K/8 | _=3)"]
