@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include <truefuse/core/error.h>
 #include <truefuse/layout/emit.h>
@@ -11,17 +12,18 @@ struct Language {
   std::string_view comment, divide;
   std::string_view prologue;                      // Of the file.
   std::string_view before, parameter, open, end;  // Of a function.
+  std::string_view widen;                         // Makes 64 bits of an index that may have 32.
 };
 
 constexpr Language kLanguages[] = {
     {"triton", "# ", " // ", "import triton\nimport triton.language as tl\n",
-     "\n\n@triton.jit\ndef ", "", "):\n    return ", "\n"},
+     "\n\n@triton.jit\ndef ", "", "):\n    return ", "\n", ".to(tl.int64)"},
     {"hip", "// ", " / ",
      "#if defined(__HIP__) || defined(__HIPCC__) || defined(__CUDACC__)\n"
      "#define LAYOUT_FUNCTION __host__ __device__ inline\n#else\n"
      "#define LAYOUT_FUNCTION inline\n#endif\n",
-     "\nLAYOUT_FUNCTION long long ", "long long ", ") {\n  return ", ";\n}\n"},
-    {"python", "# ", " // ", "", "\n\ndef ", "", "):\n    return ", "\n"},
+     "\nLAYOUT_FUNCTION long long ", "long long ", ") {\n  return ", ";\n}\n", ""},
+    {"python", "# ", " // ", "", "\n\ndef ", "", "):\n    return ", "\n", ""},
 };
 
 /// A parameter for each axis: a small letter where it is one letter, else i_NAME, so that none is a
@@ -56,12 +58,12 @@ void add_term(std::string& sum, const std::string& index, const Part& part, bool
 }
 
 std::string sum_of(const Segment& segment, const std::vector<std::string>& names,
-                   const Language& language) {
+                   std::string_view widen, const Language& language) {
   std::string sum = segment.base == 0 ? "" : std::to_string(segment.base);
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto& parts = segment.axes[i].parts;
     for (const Part& part : parts) {
-      add_term(sum, names[i], part, &part == parts.data(), language);
+      add_term(sum, names[i] + std::string(widen), part, &part == parts.data(), language);
     }
   }
   return sum.empty() ? "0" : sum;
@@ -91,6 +93,8 @@ std::string emit(const Bound& bound, std::string_view name) {
   std::replace(described.begin(), described.end(), '\r', ' ');
   std::string code = std::string(language->comment) + "Offsets in elements: " + described + "\n" +
                      std::string(language->prologue);
+  const bool is_large = bound.size() > std::numeric_limits<std::int32_t>::max();
+  const std::string_view widen = is_large ? language->widen : "";
   for (const Segment& segment : bound.segments()) {
     if (segment.is_padding()) continue;
     const std::vector<std::string> names = parameters(segment);
@@ -98,7 +102,7 @@ std::string emit(const Bound& bound, std::string_view name) {
     for (std::size_t i = 0; i < names.size(); ++i) {
       code += (i == 0 ? "" : ", ") + std::string(language->parameter) + names[i];
     }
-    code += std::string(language->open) + sum_of(segment, names, *language) +
+    code += std::string(language->open) + sum_of(segment, names, widen, *language) +
             std::string(language->end);
   }
   return code;

@@ -75,7 +75,8 @@ class Worker {
         state_code_(type_code(p_.state->dtype)),
         row_size_(static_cast<std::int64_t>(size_of(p_.conv_state->dtype))),
         keys_(padded(p_.heads.K)),
-        lanes_(2 * keys_ + padded(p_.heads.G * p_.heads.V)),
+        // The last value head may be widened alone, and what is written beyond it is its own.
+        lanes_(2 * keys_ + padded((p_.heads.G - 1) * p_.heads.V + padded(p_.heads.V))),
         values_(padded(p_.heads.V)),
         columns_(p_.taps - 1 + p_.tokens) {
     const auto floats = [](std::int64_t count) {

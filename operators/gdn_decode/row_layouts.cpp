@@ -24,6 +24,16 @@ layout::Bound bound(RowTensor tensor, std::string_view text, const HeadSizes& si
   }
 }
 
+/// None for sizes that the layout cannot have.
+std::optional<std::int64_t> columns_or_none(RowTensor tensor, std::string_view text,
+                                            const HeadSizes& sizes) {
+  try {
+    return bound(tensor, text, sizes).size();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 /// Collects the segments of all row tensors.
 class Reader {
  public:
@@ -90,19 +100,28 @@ class Reader {
                          "; a kernel needs one stride for it.");
       }
       const std::int64_t stride = axis.parts[0].stride;
+      std::int64_t size = 0;
       elements *= axis.size;
       if (axis.name == "H") {
         place.head = stride;
+        size = sizes_.H;
       } else if (axis.name == "G" && !of_key) {
         place.group = stride;
+        size = sizes_.G;
       } else if (axis.name == "HV" && !of_key) {
         place.head = stride * sizes_.G;
         place.group = stride;
+        size = sizes_.H * sizes_.G;
       } else if (axis.name == inner && !is_scalar) {
         place.inner = stride;
+        size = of_key ? sizes_.K : sizes_.V;
       } else {
         fail(tensor, "gives " + segment.name + " an axis " + axis.name + "; its axes are " +
                          axes_of(of_key, is_scalar) + ".");
+      }
+      if (axis.size != size) {  // One that is written into the layout, as K:32 is.
+        fail(tensor, "has " + segment.shape_text() + "; its " + axis.name + " must be " +
+                         std::to_string(size) + ".");
       }
     }
     const std::int64_t wanted = sizes_.H * (of_key ? 1 : sizes_.G) *
@@ -186,15 +205,15 @@ const RowLayouts& row_layouts(const LayoutTexts& texts, const HeadSizes& sizes) 
 void refuse_columns(RowTensor tensor, std::string_view text, const HeadSizes& sizes,
                     std::int64_t found) {
   constexpr std::int64_t kMostGroups = 64;
-  const auto columns = [&](const HeadSizes& with) { return bound(tensor, text, with).size(); };
   std::string sentence = std::string(kName) + std::string(name_of(tensor)) + " has " +
                          std::to_string(found) + " columns; the layout\n    " + std::string(text) +
                          "   with H=" + std::to_string(sizes.H) + " G=" + std::to_string(sizes.G) +
                          " K=" + std::to_string(sizes.K) + " V=" + std::to_string(sizes.V) +
-                         "\n  has " + std::to_string(columns(sizes)) + " columns.";
+                         "\n  has " + std::to_string(bound(tensor, text, sizes).size()) +
+                         " columns.";
   HeadSizes other = sizes;
   for (other.G = 1; other.G <= kMostGroups; ++other.G) {
-    if (columns(other) != found) continue;
+    if (columns_or_none(tensor, text, other) != found) continue;
     sentence += " With G=" + std::to_string(other.G) + " it would have " + std::to_string(found) +
                 ": is num_v_heads " + std::to_string(other.H * other.G) + "?";
     break;

@@ -19,7 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-SIZE = re.compile(r"([A-Za-z_]\w*)=([0-9]+)", re.ASCII)
+SIZE = re.compile(r"([A-Za-z_]\w*)=([0-9]{1,100})", re.ASCII)  # Python reads 4300 digits at most.
 #: Per segment, in a terminal; the same order as the picture's colours.
 STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_yellow", "bright_magenta")
 

@@ -16,7 +16,7 @@ class _Open:
 
     name: str
     base: int
-    axes: tuple[tuple[str, int, int], ...]  # (axis, extent, stride); extents over 1
+    axes: tuple[tuple[str, int, int], ...]  # (axis or part, extent, stride); extents over 1
     declared: tuple[str, ...]  # All axes, in the declared order.
     ones: tuple[str, ...]  # Those of size 1, which may stand anywhere.
 
@@ -34,7 +34,7 @@ class _Open:
         names = [name for name, _, _ in self.axes]
         for one in self.ones:
             later = self.declared[self.declared.index(one) + 1 :]
-            at = next((i for i, name in enumerate(names) if name in later), len(names))
+            at = next((i for i, name in enumerate(names) if _axis(name) in later), len(names))
             names.insert(at, one)
         return f"{self.name}={' '.join(names) or '1'}"
 
@@ -43,9 +43,32 @@ class _Open:
         return 1 + sum((extent - 1) * stride for _, extent, stride in self.axes)
 
 
+def _axis(part: str) -> str:
+    """K of K/4 and of K%4."""
+    return part.split("/")[0].split("%")[0]
+
+
+def _parts(name: str, steps: list[int]) -> list[tuple[str, int, int]] | None:
+    """An axis, or the parts that it is split into, from how far each index lies behind index 0."""
+    divisors, strides = [1], [steps[1]]
+    for i in range(2, len(steps)):
+        if steps[i] != steps[i % divisors[-1]] + i // divisors[-1] * strides[-1]:
+            divisors.append(i)
+            strides.append(steps[i])
+    ends = [*divisors[1:], len(steps)]
+    if any(end % divisor for divisor, end in zip(divisors, ends, strict=True)):
+        return None
+    parts = []
+    for divisor, end, stride in zip(divisors, ends, strides, strict=True):
+        inside = f"/{divisor}" if divisor > 1 else ""
+        outside = f"%{end // divisor}" if end < len(steps) else ""
+        parts.append((name + inside + outside, end // divisor, stride))
+    return parts
+
+
 def describe(elements: Tensor, declared: BoundLayout) -> str | None:
     """The layout in which each offset holds the element that has offset `elements[offset]` in
-    `declared`; None if it is not one of unsplit axes."""
+    `declared`; None if there is none, or none that this finds."""
     place = {element: offset for offset, element in enumerate(elements.tolist()) if element >= 0}
     if len(place) != int((elements >= 0).sum()):
         return None  # An element is read twice.
@@ -57,13 +80,18 @@ def describe(elements: Tensor, declared: BoundLayout) -> str | None:
         if origin not in place:
             return None
         axes = []
-        for i, axis in enumerate(segment["axes"]):
+        for axis in segment["axes"]:
             if axis["size"] == 1:
                 continue
-            one = declared.offset(
-                segment["name"], *(int(i == k) for k in range(len(segment["axes"])))
-            )
-            axes.append((axis["name"], axis["size"], place.get(one, 0) - place[origin]))
+            steps = [
+                place.get(origin + sum(n // p["divisor"] % p["extent"] * p["stride"] for p in axis["parts"]), 0)
+                - place[origin]
+                for n in range(axis["size"])
+            ]  # fmt: skip
+            parts = _parts(axis["name"], steps)
+            if parts is None:
+                return None
+            axes += parts
         if any(stride <= 0 for _, _, stride in axes):
             return None
         axes.sort(key=lambda axis: -axis[2])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,9 +19,14 @@ def _function(name: str, *arguments: Any) -> Any:
     function = _native._declare(name, *arguments)
 
     def call(*values: Any) -> Any:
-        return _native._answer(function(*(v.encode() if isinstance(v, str) else v for v in values)))
+        return _native._answer(function(*(_bytes(v) if isinstance(v, str) else v for v in values)))
 
     return call
+
+
+def _bytes(text: str) -> bytes:
+    """What a text of C cannot hold, a NUL or half a character, becomes a '?', which no layout has."""
+    return text.replace("\0", "?").encode(errors="replace")
 
 
 _named = _function("truefuse_layouts")
@@ -40,6 +47,15 @@ def _int64(value: int) -> int:
     if not -(2**63) <= value < 2**63:
         raise RuntimeError(f"layout: {value} does not fit in 64 bits")
     return value
+
+
+def _whole(name: str, size: Any) -> int:
+    try:
+        return operator.index(size)
+    except TypeError:
+        raise RuntimeError(
+            f"layout: the size {name} is {size!r}; it must be a whole number"
+        ) from None
 
 
 def named() -> list[dict[str, str]]:
@@ -63,7 +79,7 @@ class Layout:
 
     def bind(self, **sizes: int) -> BoundLayout:
         """With sizes for its names; names that it does not mention are allowed."""
-        text = " ".join(f"{name}={int(size)}" for name, size in sizes.items())
+        text = " ".join(f"{name}={_whole(name, size)}" for name, size in sizes.items())
         found = _bind(self.text, text)
         return BoundLayout(self.text, found["sizes"], found["size"], found["segments"])
 
@@ -105,7 +121,14 @@ class Share:
     replicated: tuple[str, ...]  #: Segments that every rank holds whole.
     stretches: tuple[tuple[int, int, int], ...]  #: (offset in the whole, in the share, length)
     more: bool  #: There are more stretches than were asked for.
-    index: torch.Tensor = field(repr=False)  #: share = whole[..., index]; -1 for padding
+    _where: tuple[str, str, str, int, int] = field(repr=False)
+
+    @cached_property
+    def index(self) -> torch.Tensor:
+        """int64 [size]: ``share = whole[..., index]``, -1 for padding."""
+        index = torch.empty(self.size, dtype=torch.int64)
+        _share_map(*self._where, index.data_ptr(), self.size)
+        return index
 
 
 @dataclass(frozen=True)
@@ -160,23 +183,23 @@ class BoundLayout:
         if conversion.cheapest(tensor.element_size(), rows)[0] != "gather":
             # The expression is the library's own, made of numbers and these two names.
             return eval(conversion.expression, {"x": tensor, "torch": torch})
-        index = self.index_map(other).to(tensor.device)
+        index = self.index_map(other)
+        has_padding = bool((index < 0).any())  # Asked of the host's copy.
+        index = index.to(tensor.device)
         gathered = tensor.index_select(-1, index.clamp(min=0))
-        return gathered.masked_fill_(index < 0, 0) if bool((index < 0).any()) else gathered
+        return gathered.masked_fill_(index < 0, 0) if has_padding else gathered
 
     def share(self, axis: str, rank: int, world: int, stretches: int = 1000) -> Share:
         """What ``rank`` of ``world`` holds if ``axis`` is shared."""
         where = (self.text, self._sizes, axis, _int64(rank), _int64(world))
         found = _share(*where, stretches)
-        index = torch.empty(found["size"], dtype=torch.int64)
-        _share_map(*where, index.data_ptr(), found["size"])
         return Share(
             found["size"],
             found["first"],
             tuple(found["replicated"]),
             tuple((s["global"], s["local"], s["length"]) for s in found["stretches"]),
             found["more"],
-            index,
+            where,
         )
 
     def emit(self, language: str) -> str:

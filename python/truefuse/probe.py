@@ -114,6 +114,7 @@ class Finding:
         sizes = " ".join(f"{name}={size}" for name, size in self.declared.sizes.items())
         lines = [f"declared  {self.argument}: {self.declared.text}   {sizes}"]
         unknown = int((self.elements == UNKNOWN).sum())
+        unread = int((_held(self.declared) & (self.elements == UNREAD)).sum())
         if self.found:
             lines.append(f"found     {self.argument}: {self.found}")
         elif unknown:
@@ -125,8 +126,11 @@ class Finding:
             more = f" and {len(names) - 4} more" if len(names) > 4 else ""
             fits = f"may be {', '.join(names[:4])}{more}" if names else "is like no element alone"
             lines.append(f"          offset {offset} {fits}")
+        elif unread:
+            held = int(_held(self.declared).sum())
+            lines.append(f"found     {self.argument}: {unread} of {held} elements are not read")
         else:
-            lines.append(f"found     {self.argument}: an order that no layout of the language has")
+            lines.append(f"found     {self.argument}: an order that no layout is known for")
         if self.alternative:
             lines.append(f"✗ the kernel fits only with: {self.alternative}")
         if self.otherwise:
@@ -162,7 +166,16 @@ def run(probe: Probe) -> Finding:
 
 
 def _kernel(probe: Probe) -> Callable[[Tensor], Tensors]:
-    return lambda rows: probe.kernel(rows.to(probe.device, probe.dtype))
+    def call(rows: Tensor) -> Tensors:
+        outputs = probe.kernel(rows.to(probe.device, probe.dtype))
+        if isinstance(outputs, Mapping):
+            return outputs
+        raise probe_marks.CannotAsk(
+            f"the kernel returns a {type(outputs).__name__}; it must return its outputs by name, "
+            "each [rows, ...]"
+        )
+
+    return call
 
 
 def _from_marks(probe: Probe) -> Finding | None:
@@ -295,7 +308,7 @@ def _match(
 ) -> tuple[Tensor, dict[int, list[int]]]:
     """For each response of the kernel the reference's that is the same."""
     if not bool(asked.isfinite().all() and known.isfinite().all()):
-        raise RuntimeError("probe: an output is not finite; choose a smaller base or step")
+        raise probe_marks.CannotAsk("an output is not finite; choose a smaller base or step")
     quiet = 1e-6 * max(float(known.norm(dim=-1).max()), 1e-30)
     elements = torch.full((len(asked),), UNREAD)
     candidates: dict[int, list[int]] = {}

@@ -38,7 +38,7 @@ def probe(
 
     module = _load(case)
     probes = _list(module, case, "probes", probing.Probe, required=not producer)
-    findings = [probing.run(replace(p, device=device or p.device)) for p in probes]
+    findings = [_asked(probing.run, replace(p, device=device or p.device)) for p in probes]
     reports = [(finding.agrees, finding.lines(), _data(finding)) for finding in findings]
     if producer:
         reports += _followed(module, case, device, {f.argument: f for f in findings})
@@ -57,7 +57,7 @@ def _followed(
 
     reports = []
     for one in _list(module, case, "producers", probe_producer.Producer):
-        produced = probe_producer.follow(replace(one, device=device or one.device))
+        produced = _asked(probe_producer.follow, replace(one, device=device or one.device))
         agrees, lines = produced.against(consumers.get(one.argument))
         data = {
             "argument": one.argument,
@@ -68,6 +68,16 @@ def _followed(
         }
         reports.append((agrees, lines, data))
     return reports
+
+
+def _asked(ask: Any, one: Any) -> Any:
+    """A case that cannot be asked is bad input; what a kernel itself raises is shown with its place."""
+    from truefuse.probe_marks import CannotAsk
+
+    try:
+        return ask(one)
+    except CannotAsk as error:
+        refuse(f"probe of {one.argument}: {error}.")
 
 
 def _show(lines: list[str]) -> None:

@@ -19,6 +19,10 @@ NOBODY = -1  # of a position that follows no element, or more than one
 QUIET = 1e-3  # of a position's full response: what counts as none
 
 
+class CannotAsk(RuntimeError):
+    """What a case gives cannot be asked; the text says why."""
+
+
 def spelled(
     call: Callable[[Tensor], Tensors],
     size: int,
@@ -67,9 +71,9 @@ def _spell(output: Tensor, marked: Tensor, bits: int) -> tuple[Tensor, bool]:
 
 def require_same(name: str, kernel: int, reference: int) -> None:
     if kernel != reference:
-        raise RuntimeError(
-            f"probe: {name} has {reference} elements per row in the reference and {kernel} in the "
-            "kernel; the reference must return the same outputs"
+        raise CannotAsk(
+            f"{name} has {reference} elements per row in the reference and {kernel} in the kernel; "
+            "the reference must return the same outputs"
         )
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from truefuse.layout_describe import describe
 from truefuse.layouts import BoundLayout
 from truefuse.probe import UNKNOWN, UNREAD, Finding, who
+from truefuse.probe_marks import CannotAsk
 
 BASE = 128  # Numbers up to it are exact in every floating type with 8 bits of precision.
 
@@ -62,7 +63,7 @@ class Produced:
         sizes = " ".join(f"{name}={size}" for name, size in self.declared.sizes.items())
         lines = [
             f"declared  {self.argument}: {self.declared.text}   {sizes}",
-            f"written   {self.argument}: {self.found or 'an order that no layout of the language has'}",
+            f"written   {self.argument}: {self.found or 'an order that no layout is known for'}",
         ]
         if consumer is None:
             read, verb, by = self.declared.index_map(self.declared), "should be", "declared"
@@ -93,8 +94,8 @@ def follow(producer: Producer) -> Produced:
     marks = _marks(torch.arange(declared.size + 1))
     digits = marks.shape[1]
     if producer.hidden < digits:
-        raise RuntimeError(
-            f"probe: {declared.size} elements need {digits} digits; hidden is {producer.hidden}"
+        raise CannotAsk(
+            f"{declared.size} elements need {digits} digits; hidden is {producer.hidden}"
         )
     weights = {}
     for name, layout in producer.weights.items():
@@ -106,8 +107,8 @@ def follow(producer: Producer) -> Produced:
     with torch.no_grad():
         columns = producer.project(weights, hidden)
     if columns.shape != (digits, declared.size):
-        raise RuntimeError(
-            f"probe: the projection gives {list(columns.shape)} for {digits} hidden states; it must "
+        raise CannotAsk(
+            f"the projection gives {list(columns.shape)} for {digits} hidden states; it must "
             f"be [{digits}, {declared.size}], the columns of {producer.argument}"
         )
     read = columns.detach().cpu().double().T

@@ -74,6 +74,8 @@ def test_emit_and_share_and_list():
         (["show", "H K", "H=1", "K=two"], "'K=two' is no size. Sizes: H=... K=..."),
         (["show", "H K", "H=1", "H=1"], "H is given twice"),
         (["show", "H", "H=0"], "at least 1"),
+        (["show", "H", "H=" + 20 * "9"], "does not fit in 64 bits"),
+        (["show", "H", "H=" + 5000 * "9"], "is no size. Sizes: H=..."),
         (["show", "qwen/qkvz"], "there are qwen3-next/qkvz"),
         (["show", "H", "H=2", "--picture", "x.bmp"], "written as .svg"),
         (["show", "H", "H=2", "--picture", "/no/such/folder/x.svg"], "Name a file"),
@@ -89,6 +91,13 @@ def test_bad_input_is_status_two(arguments, wanted):
     found = run(*arguments)
     assert found.exit_code == 2, found.output
     assert wanted in " ".join(found.output.split())
+
+
+def test_a_share_of_a_large_pool_takes_no_memory():
+    pool = ("slot H G V K", "slot=100000", "H=16", "G=3", "V=128", "K=128")
+    shared = run("share", *pool, "--axis", "H", "--world", 4, "--rank", 1)
+    assert shared.exit_code == 0, shared.output
+    assert "196608…393215 of the whole → 0…196607" in shared.output
 
 
 def test_the_caret_stands_under_its_place():

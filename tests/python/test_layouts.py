@@ -196,6 +196,13 @@ def test_a_share_is_the_chunk_of_each_tensor(name, axis):
             assert torch.equal(local[segment], wanted)
 
 
+def test_a_gather_takes_tensors_without_data():
+    padded = layout("H (q=K | k=K | _=2)").bind(H=2, K=4)
+    rows = torch.zeros(3, 16, device="meta")
+    got = layout("q=H K | k=H K").bind(H=2, K=4).convert(rows, padded)
+    assert got.shape == (3, 20) and got.is_meta
+
+
 # ---- emitted code -------------------------------------------------------------------------------
 
 EMITTED = ["H (q=K | k=K | v=G V | z=G V)", "H G K/4 V 4", "K/4%2 s@40 (q=K%4 K/8 | _=3)"]
@@ -218,21 +225,39 @@ def test_emitted_python_gives_the_offsets(text):
         assert functions[f"{element.segment}_offset"](*element.index) == offset
 
 
-@pytest.mark.parametrize("text", EMITTED)
-def test_emitted_triton_takes_tensors(text, monkeypatch):
+def triton_functions(bound, monkeypatch):
+    """As far as tensors of PyTorch are like Triton's."""
     triton = types.ModuleType("triton")
     triton.jit = lambda function: function
     triton.language = types.ModuleType("triton.language")
+    triton.language.int64 = torch.int64
     monkeypatch.setitem(sys.modules, "triton", triton)
     monkeypatch.setitem(sys.modules, "triton.language", triton.language)
-    bound = layout(text).bind(**SIZES)
     functions: dict = {}
     exec(bound.emit("triton"), functions)
+    return functions
+
+
+@pytest.mark.parametrize("text", EMITTED)
+def test_emitted_triton_takes_tensors(text, monkeypatch):
+    bound = layout(text).bind(**SIZES)
+    functions = triton_functions(bound, monkeypatch)
     for segment in {element.segment for element, _ in elements(bound)}:
         pairs = [(e.index, offset) for e, offset in elements(bound) if e.segment == segment]
         columns = torch.tensor([index for index, _ in pairs]).unbind(-1)
         found = functions[f"{segment}_offset"](*columns)
         assert found.tolist() == [offset for _, offset in pairs]
+
+
+def test_emitted_triton_reaches_the_end_of_a_large_pool(monkeypatch):
+    """Slots come as int32, and slot 3972 of this pool begins beyond 2^31 elements."""
+    sizes = {"slot": 4000, "HV": 32, "V": 128, "K": 128}
+    bound = layout("slot@540672 (state=HV V K)").bind(**sizes)
+    last = [size - 1 for size in sizes.values()]
+    functions = triton_functions(bound, monkeypatch)
+    found = functions["state_offset"](*(torch.tensor([i], dtype=torch.int32) for i in last))
+    assert found.item() == bound.offset("state", *last) > 2**31
+    assert "int64" not in layout("H K/4 V 4").bind(H=2, K=8, V=4).emit("triton")
 
 
 @pytest.mark.parametrize("text", EMITTED)
@@ -259,6 +284,12 @@ def test_errors_are_sentences():
         layout("H (q=K")
     with pytest.raises(RuntimeError, match="the size K is not given"):
         layout("H K").bind(H=2)
+    for size in (2.5, "2", None):
+        with pytest.raises(RuntimeError, match=r"the size K is .*; it must be a whole number"):
+            layout("H K").bind(H=2, K=size)
+    for text in ("K\0V", "K \udc80"):
+        with pytest.raises(RuntimeError, match=r"found '\?'"):
+            layout(text)
     with pytest.raises(RuntimeError, match=r"x\[2,0\] does not exist"):
         layout("H K").bind(H=2, K=2).offset("x", 2, 0)
     with pytest.raises(RuntimeError, match="does not fit in 64 bits"):

@@ -203,12 +203,34 @@ def test_marks_of_a_sum_are_nobodys():
     assert followed["copy"].tolist() == [3, 0] and moves
 
 
-def test_outputs_that_do_not_correspond_are_refused():
-    with pytest.raises(RuntimeError, match="same outputs"):
-        probe.run(
-            probe.Probe("x", bound("a=D", D=3), lambda rows: {"out": rows[:, :2]},
-                        lambda tensors: {"out": tensors["a"]})
-        )  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernel", "wanted"),
+    [
+        ('{"out": rows[:, :2]}', "must return the same outputs"),
+        ('{"out": rows * float("nan")}', "an output is not finite"),
+        ("rows", "returns a Tensor; it must return its outputs by name"),
+    ],
+)
+def test_kernels_that_cannot_be_asked_are_status_two(kernel, wanted, tmp_path):
+    path = tmp_path / "case.py"
+    path.write_text(
+        "from truefuse.layouts import layout\nfrom truefuse.probe import Probe\n"
+        f'probes = [Probe("x", layout("a=D").bind(D=3), lambda rows: {kernel},\n'
+        '                lambda tensors: {"out": tensors["a"]})]\n'
+    )
+    found = CliRunner().invoke(app, ["probe", str(path)])
+    assert found.exit_code == 2, found.output
+    assert wanted in " ".join(found.output.split()) and "probe of x" in found.output
+
+
+def test_a_kernel_that_reads_nothing():
+    deaf = probe.Probe("x", bound("a=D | b=D", D=3), lambda rows: {"out": 0 * rows[:, :3]},
+                       lambda tensors: {"out": tensors["a"] + 2 * tensors["b"]})  # fmt: skip
+    lines = probe.run(deaf).lines()
+    assert lines[1:] == [
+        "found     x: 6 of 6 elements are not read",
+        "✗ offset 0: declared a[0], not read at all",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -220,6 +242,29 @@ def test_describe_writes_a_layout_back(text):
     hole = f" | _={wanted.size - 9}" if wanted.size > 9 else ""
     declared = bound(f"a=D T | b=D{hole}", **sizes)
     assert describe(declared.index_map(wanted), declared) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "D/3 (a=D%3 T | b=D%3)",
+        "a=D/6 D%3 T D/3%2 | b=D",
+        "a=D%3 T D/3 | b=D",
+        "b=D | D/6 (_=1 | a=T D%6)",
+    ],
+)
+@pytest.mark.parametrize("declared", ["a=D T | b=D", "a=D/4 T 4 | b=D"])
+def test_describe_finds_where_an_axis_is_split(declared, text):
+    wanted = bound(text, D=12, T=2)
+    hole = f" | _={wanted.size - 36}" if wanted.size > 36 else ""
+    as_declared = bound(declared + hole, D=12, T=2)
+    assert describe(as_declared.index_map(wanted), as_declared) == text
+
+
+def test_describe_knows_what_is_no_layout():
+    declared = bound("a=D", D=8)
+    for order in ([0, 1, 2, 4, 3, 5, 6, 7], [1, 0, 2, 3, 4, 5, 6, 7], [0, 3, 6, 1, 4, 7, 2, 5]):
+        assert describe(torch.tensor(order), declared) is None
 
 
 CASE = """

@@ -25,6 +25,12 @@ def test_columns_that_the_layout_does_not_have():
         qkvz=torch.zeros(1, 1, 16384).bfloat16(),
     )
     refused(Problem(), "ba has 13 columns", ba=torch.zeros(2, 1, 13).bfloat16())
+    refused(  # One group is no other answer: it has no half.
+        Problem(G=2),
+        r"(?s)ba has 18 columns; .* has 9 columns\. With G=4 it would have 18: is num_v_heads 8\?",
+        ba=torch.zeros(2, 1, 18).bfloat16(),
+        ba_layout="H (b=G | a=G) | _=n:G/2",
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,6 +52,15 @@ def test_columns_that_the_layout_does_not_have():
         ({"ba_layout": "H (b=G | z=G)"}, "names z, which qkvz_layout has named already"),
         ({"ba_layout": "H (b=G | b=G)"}, "ba_layout: .*a segment b already"),
         ({"qkvz_layout": "H (q=K | k=K | v=V | z=G V)"}, r"holds 16 elements of v .*there are 48"),
+        (
+            {"qkvz_layout": "k=H K | v=HV V | z=HV V | q=H:1 K:32"},
+            r"has q\[H=1, K=32\]; its H must be 2",
+        ),
+        (
+            {"qkvz_layout": "q=H K | k=H K | v=HV:3 V:16 | z=HV V"},
+            r"has v\[HV=3, V=16\]; its HV must be 6",
+        ),
+        ({"ba_layout": "b=H:3 G:2 | a=HV"}, r"has b\[H=3, G=2\]; its H must be 2"),
         (
             {"qkvz_layout": "H (q=V | k=K | v=G V | z=G V)"},
             "gives q an axis V; its axes are H and K",

@@ -174,6 +174,19 @@ def test_speculation_is_undone_up_to_the_accepted_token(accepted):
         assert torch.equal(bits(pool.state[indices[b][1]]), bits(want_state[b]))
 
 
+def test_speculative_tokens_are_kept_in_other_slots():
+    problem = Problem(tokens=2, batch=2)
+    indices, one = [[1, 2], [5, 6]], torch.ones(2, dtype=torch.int32)
+    there = Pool(problem, [1, 5], size=10, columns=4)
+    want = there.call(problem, indices, num_accepted=one)
+    pool = Pool(problem, [1, 5], size=10, columns=4)
+    write = torch.tensor([[3, 4], [7, -1]])
+    assert torch.equal(pool.call(problem, indices, num_accepted=one, write_indices=write), want)
+    assert torch.equal(pool.state[[3, 4, 7]], there.state[[1, 2, 5]])
+    assert torch.equal(pool.conv[[3, 7]], there.conv[[1, 5]])
+    pool.assert_untouched_but([3, 4, 7])
+
+
 def test_speculative_padding_and_counts():
     problem = Problem(tokens=2, batch=2)
     pool = Pool(problem, [1, -1], columns=4)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from gdn import LAYOUTS, Problem, bits, distance, only_decaying, worst_ulp
 
+import truefuse
 from truefuse import simulate
 
 HALF = 2.5e-3  # rounding the output to bfloat16
@@ -137,6 +138,24 @@ def test_rows_apart_or_all_in_one():
     )  # fmt: skip
     for got in (apart, (out, conv, state)):
         assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+@pytest.mark.parametrize("V", [1, 5, 16])
+@pytest.mark.parametrize(
+    "row",
+    [
+        "q=H K | k=H K | H G (v=V | z=V)",
+        "H (q=K | G (v=V | _=3) | k=K) | z=H G V",
+        "_=2 | z=V H G | v=V G H | k=H K | q=K H",
+    ],
+)
+def test_value_heads_that_do_not_lie_together(row, V):
+    problem = Problem(V=V, tokens=3)
+    sizes = {"H": problem.H, "G": problem.G, "K": problem.K, "V": V}
+    flat = truefuse.layout(LAYOUTS["flat"]["qkvz_layout"]).bind(**sizes)
+    qkvz = flat.convert(problem.packed("flat")[0], truefuse.layout(row).bind(**sizes))
+    got = problem.call("flat", qkvz=qkvz, qkvz_layout=row)
+    assert all(torch.equal(a, b) for a, b in zip(got, problem.call("flat"), strict=True))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
