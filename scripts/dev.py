@@ -153,10 +153,7 @@ def test() -> int:
     install_compilers()
     chosen.add("cli", "test")
     add_nvrtc(chosen)
-    try:
-        chosen.add("models")
-    except Failure as failure:
-        say(f"no models to test with: {failure}")
+    add_models(chosen)
     build = Build(chosen)
     stage = build.make(tests=True)
     variables = chosen.variables(stage)
@@ -249,6 +246,17 @@ def compilers() -> int:
     install_compilers()
     add_nvrtc(chosen)
     return 0
+
+
+def add_models(chosen: Environment) -> None:
+    """For the tests that need them: without, these are skipped."""
+    oldest = environment.TORCH_OF_MODELS
+    try:
+        if environment.release(chosen.torch["version"]) < environment.release(oldest):
+            raise Failure(f"transformers needs PyTorch {oldest} or newer")
+        chosen.add("models")
+    except Failure as failure:
+        say(f"no models to test with: {failure}")
 
 
 def add_nvrtc(chosen: Environment) -> None:

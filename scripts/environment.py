@@ -29,7 +29,8 @@ SITE = "site-packages"
 PACKAGES = {
     "cli": ["typer>=0.12", "rich>=13", "jinja2>=3.1"],
     "test": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "jsonschema>=4", "numpy"],
-    # Whole models to swap operators into; tests that need them are skipped without.
+    # Whole models to swap operators into; tests that need them are skipped without, and where PyTorch is
+    # older than TORCH_OF_MODELS, which transformers asks for.
     "models": ["transformers==5.24.0"],
     "gpu": ["pytest>=7"],  # All that tests/gpu needs: such a machine may have no network.
     "nvrtc": ["nvidia-cuda-nvrtc"],
@@ -37,6 +38,9 @@ PACKAGES = {
     "cmake": ["cmake>=3.22"],
     "wheel": ["scikit-build-core>=0.10"],
 }
+
+
+TORCH_OF_MODELS = "2.6"
 
 
 class Failure(Exception):

@@ -10,6 +10,7 @@ a call no more than after one of the baseline's.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -112,6 +113,14 @@ def _fields(path: Path) -> list[str]:
         return path.read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return []
+
+
+def end_compile_workers() -> None:
+    """PyTorch starts them beside the first torch.compile: it takes them seconds to come up, of nobody's time
+    who is judged. With the next one they start again."""
+    compiling = sys.modules.get("torch._inductor.async_compile")
+    if compiling is not None:
+        compiling.shutdown_compile_workers()
 
 
 def left_working(candidate: Callable[[], object], baseline: Callable[[], object]) -> str:

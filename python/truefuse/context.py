@@ -6,6 +6,7 @@ changed in place, under their own names.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from truefuse import command_line
+from truefuse import command_line, flags
 from truefuse.case import Case, Inputs, Mode, Size
 from truefuse.compare import Reference
 
@@ -80,7 +81,14 @@ class Context:
     @property
     def baseline(self) -> Callable[..., Any]:
         """The first baseline: eager PyTorch."""
-        return next(iter(self.case.baselines.values()))
+        first = next(iter(self.case.baselines.values()))
+
+        @functools.wraps(first)
+        def call(*given: Any, **mode: Any) -> Any:
+            with flags.subnormals_kept():
+                return first(*given, **mode)
+
+        return call
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -153,7 +161,7 @@ class Context:
     def result_dtypes(self, inputs: Inputs, mode: Mode) -> dict[str, torch.dtype]:
         """Those of eager's results, by name."""
         kinds = [value.dtype if isinstance(value, Tensor) else None for value in inputs.values()]
-        key = repr((kinds, mode, id(self.baseline)))
+        key = repr((kinds, mode, id(next(iter(self.case.baselines.values())))))
         if key not in self._dtypes:
             found = self.eager(inputs, mode)
             self._dtypes[key] = {name: tensor.dtype for name, tensor in found.items()}

@@ -11,7 +11,8 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -110,6 +111,23 @@ def restore(before: dict[str, Any]) -> None:
             setattr(owner, attribute, before[name])
     if before["rounding"] != _arithmetic()["rounding"]:
         set_rounding(TO_NEAREST)
+
+
+@contextmanager
+def subnormals_kept() -> Iterator[None]:
+    """Around a call that is not the candidate's. Older versions of PyTorch, with a GCC before 13, compile
+    for a CPU in such a way that loading the kernel makes the thread flush subnormal numbers for good."""
+    before = _flushes()
+    try:
+        yield
+    finally:
+        if _flushes() != before:
+            torch.set_flush_denormal(before)
+
+
+def _flushes(smallest: float = 2.0**-1074, one: float = 1.0) -> bool:
+    """Whether this thread does. A product of Python's is one of the processor's."""
+    return smallest * one == 0.0
 
 
 def set_rounding(mode: int) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -170,6 +171,7 @@ class _Shape:
         self.progress("warming up")
         # The candidate's second turn is the same function: what warms one warms the other.
         warm = {name: self._warm_up(name) for name in self.functions if name != AGAIN}
+        company.end_compile_workers()
         batch = max(1, math.ceil(SHORTEST_SAMPLE / min(map(min, warm.values()))))
         if case.mutates:
             batch = min(batch, len(sets))  # a set is used once between restorations
@@ -232,12 +234,19 @@ class _Shape:
         quartiles = seconds.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64))
         inputs = self.context.fresh(self.sets.inputs[0])
         function = self.functions[name]
+        with self._untouched(name):
+            peak = memory.peak(self.context, lambda: function(*inputs.values(), **self.mode))
         return {
             "median_ms": stats.median(samples[name]) * 1e3,
             "quartiles_ms": [float(value) * 1e3 for value in quartiles],
             "samples": len(samples[name]),
-            "peak": memory.peak(self.context, lambda: function(*inputs.values(), **self.mode)),
+            "peak": peak,
         }
+
+    def _untouched(self, name: str) -> AbstractContextManager[None]:
+        """Around calls of a side: a baseline's accuse nobody of what they change."""
+        is_baseline = name in self.context.case.baselines
+        return flags.subnormals_kept() if is_baseline else nullcontext()
 
     def _cached(self, batch: int) -> dict[str, float]:
         """Milliseconds where every call reads the same memory as the one before."""
@@ -280,14 +289,15 @@ class _Shape:
         given = [tuple(self.sets.inputs[number].values()) for number in chosen]
         outputs: list[Any] = []
         second = _SecondClock(context)
-        context.synchronize()
-        second.start()
-        begin = time.perf_counter()
-        for arguments in given:
-            outputs.append(function(*arguments, **mode))
-        second.stop()
-        context.synchronize()
-        seconds = time.perf_counter() - begin
+        with self._untouched(name):
+            context.synchronize()
+            second.start()
+            begin = time.perf_counter()
+            for arguments in given:
+                outputs.append(function(*arguments, **mode))
+            second.stop()
+            context.synchronize()
+            seconds = time.perf_counter() - begin
         self.clocks[name].append((seconds, second.seconds()))
         return seconds / len(chosen), outputs
 

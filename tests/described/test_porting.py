@@ -65,9 +65,36 @@ def test_an_extension(tmp_path):
     assert status == 1 and "✗ edges" in said, said
 
 
+COPY = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def copy(x, out, n: tl.constexpr):
+    tl.store(out + tl.arange(0, n), tl.load(x + tl.arange(0, n)))
+
+x, out = torch.arange(8.0), torch.zeros(8)
+copy[(1,)](x, out, 8)
+assert torch.equal(x, out)
+"""
+
+
+def interpreter_computes(folder):
+    script = folder / "copy_in_the_interpreter.py"
+    script.write_text(COPY)
+    variables = {**os.environ, "TRITON_INTERPRET": "1"}
+    return (
+        subprocess.run([sys.executable, script], env=variables, capture_output=True).returncode == 0
+    )
+
+
 def test_a_triton_kernel_in_the_interpreter(tmp_path):
     if importlib.util.find_spec("triton") is None:
         pytest.skip("triton is not installed here: pip install --no-deps triton, 200 MB")
+    if not interpreter_computes(tmp_path):
+        pytest.skip(
+            "the interpreter of this Triton stores nothing with this NumPy, as 3.1 with 2.4"
+        )
     folder = copied("triton_squared_relu", tmp_path)
     status, said = check(folder, *GATES, TRITON_INTERPRET="1")
     assert status == 3 and "✗" not in said and "?" not in said.replace("UNKNOWN", ""), said

@@ -52,6 +52,23 @@ def test_faster_than_arithmetic(context):
     assert measure.measure(replace(context, case=few))["shapes"]
 
 
+def test_a_baseline_that_flushes_subnormal_numbers_accuses_nobody(context):
+    (name, function), *_ = context.case.baselines.items()
+
+    def flushing(*given, **mode):
+        torch.set_flush_denormal(True)
+        return function(*given, **mode)
+
+    with torch.no_grad():
+        at_start = flags.snapshot(CPU)
+    case = replace(context.case, baselines={name: flushing})
+    try:
+        assert measure.measure(replace(context, case=case, at_start=at_start))["shapes"]
+        assert not flags._flushes()
+    finally:
+        torch.set_flush_denormal(False)
+
+
 def test_clocks_that_disagree(context, monkeypatch):
     real = time.perf_counter
     monkeypatch.setattr(measure.time, "perf_counter", lambda: real() / 5)
@@ -170,6 +187,19 @@ def test_a_thread_that_works_on_is_seen(monkeypatch):
     finally:
         ended.set()
         thread.join()
+
+
+def test_compile_workers_of_pytorch_are_nobodys_work():
+    from torch._inductor import config
+    from torch._inductor.async_compile import AsyncCompile
+
+    company.end_compile_workers()
+    before = company._descendants()
+    with config.patch(compile_threads=2):
+        AsyncCompile.process_pool()
+        started = company._descendants() - before
+        company.end_compile_workers()
+    assert started and not started & company._descendants()
 
 
 LINE = """

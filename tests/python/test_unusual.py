@@ -55,6 +55,12 @@ def in_a_larger_block(x):
     return block[: x.numel()].view(x.shape).copy_(torch.tanh(x))
 
 
+def subnormals_flushed(x):
+    """A baseline as torch.compile makes it in PyTorch 2.5, with a GCC before 13."""
+    torch.set_flush_denormal(True)
+    return torch.tanh(x)
+
+
 HONEST = {
     "a list": made(lambda x: [torch.tanh(x), torch.sigmoid(x)]),
     "int8": made(quantised),
@@ -63,6 +69,7 @@ HONEST = {
     "a sum of each row": made(lambda x: torch.tanh(x).sum(-1)),
     "a single number": made(lambda x: torch.tanh(x).square().sum()),
     "a view of fresh memory": made(torch.tanh, in_a_larger_block),
+    "subnormal numbers": made(subnormals_flushed, torch.tanh, torch.tanh),
 }
 
 
