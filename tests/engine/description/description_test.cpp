@@ -145,6 +145,31 @@ TEST(Description, scratch_memory_lies_apart) {
   EXPECT_EQ(parameter<std::uintptr_t>(plan.launches[0], 8), 4096u);
 }
 
+TEST(Description, scratch_memory_of_no_bytes_is_null) {
+  const std::string text = replaced(
+      kText, "launch: scale", "scratch: first = hidden == 128 ? 0 : 4  last = 0\nlaunch: scale");
+  const std::string kernel =
+      replaced(kKernel, "int times)", "int times, float* first, float* last)");
+  const auto made = described(text, kernel);
+  for (const std::int64_t hidden : {128, 64}) {
+    Plan plan = planned(made->op, Floats(hidden).call());
+    EXPECT_EQ(plan.scratch_bytes, hidden == 128 ? 0u : 256u);
+    plan.bind_scratch(reinterpret_cast<void*>(4096));
+    EXPECT_EQ(parameter<std::uintptr_t>(plan.launches[0], 7), hidden == 128 ? 0u : 4096u);
+    EXPECT_EQ(parameter<std::uintptr_t>(plan.launches[0], 8), 0u);
+  }
+}
+
+TEST(Description, a_device_that_names_no_multiprocessors_still_gets_its_launch) {
+  const std::string text = replaced(kText, "min(rows, 3)", "min(rows, 8 * device.multiprocessors)");
+  const auto made = described(text);
+  const Floats data(128);
+  ASSERT_EQ(DeviceFacts{}.multiprocessors, 0);
+  const Plan plan = planned(made->op, data.call());
+  ASSERT_EQ(plan.count, 1u);
+  EXPECT_EQ(plan.launches[0].grid.y, 6u);
+}
+
 TEST(Description, errors_of_the_text_have_a_place) {
   const std::vector<std::tuple<std::string, std::string, std::string>> cases{
       {"block = 64", "block = 64 + colums",
