@@ -193,7 +193,9 @@ std::uint32_t Geometry::extent(const LaunchText& launch, const char* what, std::
   const bool is_grid = std::string_view(what) == "grid";
   const std::int64_t value = evaluate(launch.kernel + "'s " + what, *expression, slots);
   // CUDA's and HIP's limits together.
-  const std::int64_t most = !is_grid ? 1024 : axis == 0 ? (std::int64_t{1} << 31) - 1 : 65535;
+  constexpr std::int64_t kMostBlocks[] = {(std::int64_t{1} << 31) - 1, 65535, 65535};
+  constexpr std::int64_t kMostThreads[] = {1024, 1024, 64};
+  const std::int64_t most = is_grid ? kMostBlocks[axis] : kMostThreads[axis];
   if (value < (is_grid ? 0 : 1) || value > most) {
     throw Error(op_ + ": the " + what + " of " + launch.kernel + " is " + std::to_string(value) +
                 " in " + "xyz"[axis] + "; it must be from " + (is_grid ? "0" : "1") + " to " +
