@@ -193,7 +193,9 @@ std::uint32_t Geometry::extent(const LaunchText& launch, const char* what, std::
   const bool is_grid = std::string_view(what) == "grid";
   const std::int64_t value = evaluate(launch.kernel + "'s " + what, *expression, slots);
   // CUDA's and HIP's limits together.
-  const std::int64_t most = !is_grid ? 1024 : axis == 0 ? (std::int64_t{1} << 31) - 1 : 65535;
+  constexpr std::int64_t kMostBlocks[] = {(std::int64_t{1} << 31) - 1, 65535, 65535};
+  constexpr std::int64_t kMostThreads[] = {1024, 1024, 64};
+  const std::int64_t most = is_grid ? kMostBlocks[axis] : kMostThreads[axis];
   if (value < (is_grid ? 0 : 1) || value > most) {
     throw Error(op_ + ": the " + what + " of " + launch.kernel + " is " + std::to_string(value) +
                 " in " + "xyz"[axis] + "; it must be from " + (is_grid ? "0" : "1") + " to " +
@@ -210,12 +212,12 @@ void Geometry::plan(const Call& call, const DeviceFacts& device, Plan& plan) con
   for (std::size_t i = 0; i < lets_.size(); ++i) {
     slots[kFirstLet + i] = evaluate(lets_[i].name, lets_[i].expression, slots);
   }
-  std::vector<std::size_t> scratch;  // Empty, and so without an allocation, for most.
+  ScratchPieces scratch;  // Empty, and so without an allocation, for most.
   for (const Value& piece : scratch_) {
     const std::int64_t bytes = evaluate(piece.name, piece.expression, slots);
     if (bytes < 0)
       throw Error(op_ + ": " + piece.name + " has " + std::to_string(bytes) + " bytes");
-    scratch.push_back(plan.scratch_bytes);
+    scratch.push_back(bytes > 0 ? std::optional(plan.scratch_bytes) : std::nullopt);
     plan.scratch_bytes += (static_cast<std::size_t>(bytes) + 255) / 256 * 256;
   }
   for (const LaunchText& text : launches_) {
@@ -253,9 +255,14 @@ void Geometry::plan(const Call& call, const DeviceFacts& device, Plan& plan) con
 }
 
 void Geometry::add_parameter(const Binding& binding, const Call& call, const Slots& slots,
-                             const std::vector<std::size_t>& scratch, Launch& launch) const {
+                             const ScratchPieces& scratch, Launch& launch) const {
   if (binding.from == From::scratch) {
-    launch.parameters.add_scratch(scratch[binding.index]);
+    const std::optional<std::size_t> offset = scratch[binding.index];
+    if (offset) {
+      launch.parameters.add_scratch(*offset);
+    } else {
+      launch.parameters.add(static_cast<void*>(nullptr));
+    }
     return;
   }
   if (binding.from == From::tensor || binding.from == From::rows) {

@@ -75,6 +75,9 @@ class Geometry {
   static constexpr std::size_t kFirstLet = kMaxFacts + PlanValues::kMost;
   using Slots = std::array<std::int64_t, kFirstLet + kMaxLets>;  // Facts, plan's values, lets.
 
+  /// Where each piece begins; nothing for one of no bytes, for which a kernel gets null.
+  using ScratchPieces = std::vector<std::optional<std::size_t>>;
+
   std::size_t slot_of(const Reference& reference);
   Names names();
   std::vector<Value> read_values(const File& file, Scanner& scanner, std::string_view what);
@@ -83,7 +86,7 @@ class Geometry {
   Binding rows_binding(const KernelParameter& parameter) const;
   Binding tensor_binding(const KernelParameter& parameter, std::size_t tensor) const;
   void add_parameter(const Binding& binding, const Call& call, const Slots& slots,
-                     const std::vector<std::size_t>& scratch, Launch& launch) const;
+                     const ScratchPieces& scratch, Launch& launch) const;
   std::uint32_t extent(const LaunchText& launch, const char* what, std::size_t axis,
                        const std::optional<Expression>& expression, const Slots& slots) const;
   std::int64_t evaluate(const std::string& what, const Expression& expression,

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include <truefuse/contract/small_vector.h>
@@ -45,8 +46,8 @@ struct Facts {
 };
 
 abi::Device device_of(const DeviceFacts& device) {
-  return {text_of(device.arch), device.multiprocessors, device.wave, device.max_shared_bytes,
-          device.max_shared_bytes_opt_in};
+  return {text_of(device.arch), std::max(device.multiprocessors, 1), device.wave,
+          device.max_shared_bytes, device.max_shared_bytes_opt_in};
 }
 
 }  // namespace

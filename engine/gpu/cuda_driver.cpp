@@ -26,6 +26,7 @@ constexpr int kMaxSharedMemoryPerBlockOptIn = 97;
 constexpr int kComputeCapabilityMajor = 75;
 constexpr int kComputeCapabilityMinor = 76;
 constexpr int kFunctionMaxThreadsPerBlock = 0;
+constexpr int kFunctionStaticSharedBytes = 1;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
 constexpr int kCaptureModeRelaxed = 2;
 
@@ -123,6 +124,8 @@ class CudaDriver final : public Driver {
     result.handle = function;
     check(api_.cuFuncGetAttribute(&result.max_threads, kFunctionMaxThreadsPerBlock, function),
           "cuFuncGetAttribute");
+    check(api_.cuFuncGetAttribute(&result.static_shared, kFunctionStaticSharedBytes, function),
+          "cuFuncGetAttribute");
     return result;
   }
 
@@ -130,7 +133,10 @@ class CudaDriver final : public Driver {
               void** parameters) override {
     const ContextGuard guard(*this, device);
     auto* handle = static_cast<CUfunction>(function.handle);
-    if (launch.shared_bytes > 48U << 10U) {
+    std::unique_lock<std::mutex> until_launched(opting_in_, std::defer_lock);
+    if (launch.shared_bytes + static_cast<unsigned>(function.static_shared) > 48U << 10U) {
+      // The attribute is the kernel's: another thread, with less, may not change it meanwhile.
+      until_launched.lock();
       check(api_.cuFuncSetAttribute(handle, kFunctionMaxDynamicSharedBytes,
                                     static_cast<int>(launch.shared_bytes)),
             "cuFuncSetAttribute");
@@ -233,6 +239,7 @@ class CudaDriver final : public Driver {
   std::int64_t opened_in_ = ::getpid();
   Api api_{};
   std::array<Context, 64> contexts_;
+  std::mutex opting_in_;
 };
 
 }  // namespace

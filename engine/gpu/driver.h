@@ -13,6 +13,7 @@ namespace truefuse::gpu {
 struct Function {
   void* handle = nullptr;  ///< CUfunction or hipFunction_t; lives as long as the process.
   int max_threads = 0;     ///< Launch bound the compiler assumed; 0 where the driver does not say.
+  int static_shared = 0;   ///< Bytes of shared memory beside a launch's, where it matters.
 };
 
 /// The CUDA or HIP driver of this process. It is found at run time and never linked: the library

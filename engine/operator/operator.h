@@ -23,7 +23,7 @@ namespace truefuse {
 /// What a plan may know about the device that it plans for.
 struct DeviceFacts {
   std::string arch;  ///< Whole, as the device reports it: "sm_90a", "gfx936:sramecc+:xnack-".
-  int multiprocessors = 0;          ///< Streaming multiprocessors or compute units.
+  int multiprocessors = 0;          ///< Streaming multiprocessors or compute units; 0: not known.
   int wave = 32;                    ///< Lanes per wave (warp).
   int max_shared_bytes = 48 << 10;  ///< Shared memory (LDS) one block can have without an opt-in.
   int max_shared_bytes_opt_in = 48 << 10;  ///< And with one, which a launch makes by itself.

@@ -81,7 +81,7 @@ DeviceFacts facts_of(const SimDevice& device) {
   facts.arch = device.arch;
   facts.multiprocessors = 4;
   facts.wave = device.arch == "sim:wave32" ? 32 : 64;
-  facts.max_shared_bytes = 64 << 10;
+  facts.max_shared_bytes = facts.max_shared_bytes_opt_in = 64 << 10;
   return facts;
 }
 

@@ -9,6 +9,8 @@ namespace {
 // Neighbouring channels that a thread takes together; query, key and values of a block follow each
 // other, and thread after thread takes its own until all are taken.
 constexpr int kTogether = TF_PAIRS ? 2 : 1;
+// Of a channel's taps, with room up to a whole vector.
+constexpr int kWeights = TF_TAPS <= 2 ? 2 : TF_TAPS <= 4 ? 4 : 8;
 // Channels of a block, numbered as they lie in shared memory.
 struct Channel {
   tf::i32 column;  // In a row.
@@ -107,7 +109,7 @@ TF_DEVICE void move_history(const Convolution& conv, const Channel& channel, con
 // that what is written is what would be read next.
 struct Inputs {
   Window window;
-  tf::Vector<Row, kTogether * TF_TAPS> weights;
+  tf::Vector<Row, kTogether * kWeights> weights;  // TF_TAPS for each channel.
   Row bias[kTogether];
   Row first_token[kTogether];
 };

@@ -9,6 +9,8 @@ namespace {
 constexpr int kHeadLanes = 32;  // Share the values of a head,
 constexpr int kHeadsAtOnce = kThreads / kHeadLanes;
 constexpr int kOutputs = (kHeadValues + kHeadLanes - 1) / kHeadLanes;  // neighbours per lane.
+// Elements of the vector that has room for them.
+constexpr int kOutputVector = kOutputs <= 2 ? kOutputs : kOutputs <= 4 ? 4 : 8;
 
 // What a lane needs besides the core, for one head of one token.
 struct OutputInputs {
@@ -57,7 +59,7 @@ TF_DEVICE void write_output(Row* target, const float* core,
                             [[maybe_unused]] float factor, int lane) {
   const int c = lane * kOutputs;
   if (c >= kHeadValues) return;
-  tf::Vector<Row, kOutputs> all;
+  tf::Vector<Row, kOutputVector> all;
   TF_UNROLL for (int i = 0; i < kOutputs; ++i) {
     if (c + i >= kHeadValues) continue;
     float value = stored(core[c + i]);

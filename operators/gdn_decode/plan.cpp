@@ -186,6 +186,15 @@ void check_limits(const Problem& p, const DeviceFacts& device) {
   };
   narrow(reach(*p.conv_state, 1), "the reach of a slot of conv_state");
   narrow(reach(*p.conv_weight, 0), "the reach of conv_weight");
+  for (const auto& [tensor, what] : {std::pair{p.conv_bias, "the reach of conv_bias"},
+                                     {p.a_log, "the reach of A_log"},
+                                     {p.dt_bias, "the reach of dt_bias"},
+                                     {p.norm_weight, "the reach of norm_weight"}}) {
+    if (tensor != nullptr) narrow(reach(*tensor, 0), what);
+  }
+  for (const IndexView* view : {&p.read_index, &p.write_index}) {
+    narrow((p.index_columns - 1) * view->column_stride, "the reach of a sequence's indices");
+  }
   narrow(p.tokens * p.value_heads() * p.heads.V, "the number of outputs of a sequence");
   narrow(p.batch * p.heads.H * kThreads / 2, "half the number of threads");
   for (const auto& row : p.rows) {

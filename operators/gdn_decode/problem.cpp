@@ -98,11 +98,15 @@ void check_rows(const Call& call, Problem& p) {
     }
     p.rows[t] = {view, stride_of(*view, 0), rank == 3 ? stride_of(*view, 1) : 0};
   }
-  for (Place* place : {&p.layouts.b, &p.layouts.a}) {
+  // q, k and v are in qkvz, whose columns lie one after the other.
+  Place* const z = p.layouts.z ? &*p.layouts.z : nullptr;
+  for (Place* place : {&p.layouts.b, &p.layouts.a, z}) {
+    if (place == nullptr) continue;
     const std::int64_t step = stride_of(*p.rows[place->tensor].view, rank - 1);
     place->base *= step;
     place->head *= step;
     place->group *= step;
+    place->inner *= step;
   }
 }
 

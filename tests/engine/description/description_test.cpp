@@ -145,6 +145,38 @@ TEST(Description, scratch_memory_lies_apart) {
   EXPECT_EQ(parameter<std::uintptr_t>(plan.launches[0], 8), 4096u);
 }
 
+TEST(Description, scratch_memory_of_no_bytes_is_null) {
+  const std::string text = replaced(
+      kText, "launch: scale", "scratch: first = hidden == 128 ? 0 : 4  last = 0\nlaunch: scale");
+  const std::string kernel =
+      replaced(kKernel, "int times)", "int times, float* first, float* last)");
+  const auto made = described(text, kernel);
+  for (const std::int64_t hidden : {128, 64}) {
+    Plan plan = planned(made->op, Floats(hidden).call());
+    EXPECT_EQ(plan.scratch_bytes, hidden == 128 ? 0u : 256u);
+    plan.bind_scratch(reinterpret_cast<void*>(4096));
+    EXPECT_EQ(parameter<std::uintptr_t>(plan.launches[0], 7), hidden == 128 ? 0u : 4096u);
+    EXPECT_EQ(parameter<std::uintptr_t>(plan.launches[0], 8), 0u);
+  }
+}
+
+TEST(Description, a_device_that_names_no_multiprocessors_still_gets_its_launch) {
+  const std::string text = replaced(kText, "min(rows, 3)", "min(rows, 8 * device.multiprocessors)");
+  const auto made = described(text);
+  const Floats data(128);
+  ASSERT_EQ(DeviceFacts{}.multiprocessors, 0);
+  const Plan plan = planned(made->op, data.call());
+  ASSERT_EQ(plan.count, 1u);
+  EXPECT_EQ(plan.launches[0].grid.y, 6u);
+}
+
+TEST(Description, shared_memory_of_64_kilobytes_is_there_in_the_simulator) {
+  const auto made = described(replaced(kText, "block = 64", "block = 64\n  shared = 65536"));
+  const Floats data(8);
+  sim::run(made->op, data.call(), {.arch = "sim:wave64"});
+  EXPECT_EQ(static_cast<const float*>(data.outputs[0].data)[1], 0.5F + 100.0F + 7.0F);
+}
+
 TEST(Description, errors_of_the_text_have_a_place) {
   const std::vector<std::tuple<std::string, std::string, std::string>> cases{
       {"block = 64", "block = 64 + colums",
@@ -188,6 +220,7 @@ TEST(Description, errors_of_the_text_have_a_place) {
        "a block of scale has 65 threads, but the kernel is made for at most 64"},
       {"block = 64", "block = hidden * 64",
        "the block of scale is 65536 in x; it must be from 1 to 1024"},
+      {"block = 64", "block = 1, 1, 65", "the block of scale is 65 in z; it must be from 1 to 64"},
   };
   for (const auto& [from, to, sentence] : cases) {
     const std::string found = refusal(replaced(kText, from, to));

@@ -1,6 +1,7 @@
 // The CUDA and HIP drivers against fake libraries, found as the real ones are: by what is mapped.
 
 #include <dlfcn.h>
+#include <future>
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/wait.h>
@@ -116,6 +117,36 @@ TEST_F(CudaDriver, LargeSharedMemoryIsOptedInto) {
   planned.shared_bytes = 64 << 10;
   launch(*driver, 0, function, planned, nullptr);
   EXPECT_EQ(fake.dynamic_shared, 64 << 10);
+}
+
+TEST_F(CudaDriver, SharedMemoryOfTheKernelItselfCountsToo) {
+  fake.static_shared = 128;
+  const Function function = driver->load(0, "cubin", "present");
+  Launch planned = launch_of(1);
+  planned.shared_bytes = (48 << 10) - 128;
+  launch(*driver, 0, function, planned, nullptr);
+  EXPECT_EQ(fake.dynamic_shared, 0);
+  planned.shared_bytes = 48 << 10;
+  launch(*driver, 0, function, planned, nullptr);
+  EXPECT_EQ(fake.dynamic_shared, 48 << 10);
+}
+
+TEST_F(CudaDriver, ThreadsThatOptIntoDifferentSizesDoNotDisturbEachOther) {
+  const Function function = driver->load(0, "cubin", "present");
+  constexpr int kLaunches = 2000;
+  const auto launch_many = [&](std::uint32_t bytes) {
+    std::string error = "no error";
+    for (int i = 0; i < kLaunches && error == "no error"; ++i) {
+      Launch planned = launch_of(1);
+      planned.shared_bytes = bytes;
+      error = error_of([&] { launch(*driver, 0, function, planned, nullptr); });
+    }
+    return error;
+  };
+  auto large = std::async(std::launch::async, [&] { return launch_many(200 << 10); });
+  EXPECT_EQ(launch_many(64 << 10), "no error");
+  EXPECT_EQ(large.get(), "no error");
+  EXPECT_EQ(fake.launches, 2 * kLaunches);
 }
 
 TEST_F(CudaDriver, AFailedLaunchIsAnError) {

@@ -1,5 +1,6 @@
 // A libcuda.so.1 for tests: two devices, a stack of contexts, and a record of what was asked.
 
+#include <sched.h>
 #include <unistd.h>
 
 #include "fake_driver.h"
@@ -91,16 +92,19 @@ int cuModuleGetFunction(void** function, void*, const char* name) {
   *function = fake;
   return std::strcmp(name, "present") == 0 ? 0 : 500;
 }
-int cuFuncGetAttribute(int* value, int, void*) {
-  *value = 128;
+int cuFuncGetAttribute(int* value, int attribute, void*) {
+  *value = attribute == 1 ? fake->static_shared : 128;
   return 0;
 }
 int cuFuncSetAttribute(void*, int, int value) {
   fake->dynamic_shared = value;
+  sched_yield();  // Another thread's turn, if it may have one.
   return 0;
 }
 int cuLaunchKernel(void*, unsigned gx, unsigned, unsigned, unsigned bx, unsigned, unsigned,
                    unsigned shared, void* stream, void** parameters, void**) {
+  const int most = fake->dynamic_shared > 0 ? fake->dynamic_shared : 49152 - fake->static_shared;
+  if (static_cast<int>(shared) > most) return 1;
   fake->record(gx, bx, shared, stream, parameters);
   return fake->launch_result;
 }

@@ -15,6 +15,7 @@ struct FakeState {
   int device_at_load = -1;
   int device_at_launch = -1;
   int dynamic_shared = 0;
+  int static_shared = 0;
   int launches = 0;
   unsigned grid = 0, block = 0, shared = 0;
   void* stream = nullptr;

@@ -1,6 +1,7 @@
 // The plan and what it refuses, without a GPU. Tests of values are in sim_test.cpp.
 
 #include <gtest/gtest.h>
+#include <utility>
 
 #include <truefuse/core/error.h>
 
@@ -178,6 +179,32 @@ TEST(GdnDecodePlan, RefusesWhatOneLaunchCannotDo) {
   wide.conv.strides[1] = std::int64_t{1} << 30;
   EXPECT_NE(error_of([&] { plan_of(wide.arguments(), wide); }).find("conv_state"),
             std::string::npos);
+  // Each stride fits in 32 bits, and what lies so far apart does not.
+  shape.conv_bias = true;
+  shape.tokens = 3;
+  shape.slots = 8;
+  shape.history = 5;
+  shape.indices = {1, 2, 3, 4, 5, 6};
+  shape.accepted = {2, 1};
+  Call apart(shape);
+  EXPECT_EQ(plan_of(apart.arguments(), apart).count, 1U);
+  const auto refusal = [&](Memory& memory) {
+    constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
+    std::int64_t& stride = memory.strides.back();
+    const std::int64_t before = std::exchange(stride, kMost / (memory.sizes.back() - 1));
+    EXPECT_EQ(error_of([&] { plan_of(apart.arguments(), apart); }), "no error");
+    ++stride;
+    const std::string error = error_of([&] { plan_of(apart.arguments(), apart); });
+    stride = before;
+    return error;
+  };
+  for (const auto& [memory, what] : {std::pair{&apart.bias, "conv_bias"},
+                                     {&apart.a_log, "A_log"},
+                                     {&apart.dt_bias, "dt_bias"},
+                                     {&apart.norm_weight, "norm_weight"},
+                                     {&apart.indices, "a sequence's indices"}}) {
+    EXPECT_NE(refusal(*memory).find("the reach of " + std::string(what)), std::string::npos);
+  }
 }
 
 TEST(GdnDecodePlan, EveryListedVariantIsDistinctAndComplete) {

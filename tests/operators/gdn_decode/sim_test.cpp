@@ -153,6 +153,20 @@ TEST(GdnDecodeSimulated, SizesThatFillNoVector) {
   }
 }
 
+TEST(GdnDecodeSimulated, TapsAndValuesOfALaneThatAreNoPowerOfTwo) {
+  Shape shape;
+  shape.row = DType::bf16;
+  shape.taps = 3;
+  shape.history = 2;
+  shape.V = 96;
+  check(shape, 64);
+  shape.taps = 7;
+  shape.history = 6;
+  shape.V = 130;  // Five for each lane, and none for the last ones.
+  shape.keys_last = false;
+  check(shape, 32);
+}
+
 TEST(GdnDecodeSimulated, TheRealHeadSize) {
   Shape shape;
   shape.K = shape.V = 128;

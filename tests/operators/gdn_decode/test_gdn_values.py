@@ -140,6 +140,23 @@ def test_rows_apart_or_all_in_one():
         assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
 
 
+@pytest.mark.parametrize("layout", ["b=HV | a=HV | z=HV V", "z=V HV | a=HV | b=HV"])
+def test_z_beside_gates_whose_columns_lie_apart(layout):
+    problem = Problem()
+    want = problem.call("flat")
+    r = problem.rows
+    qkv = torch.cat([t.flatten(2) for t in (r.q, r.k, r.v)], 2)
+    if layout.startswith("b"):
+        gates = torch.cat([r.b, r.a, r.z.flatten(2)], 2)
+    else:
+        gates = torch.cat([r.z.transpose(2, 3).flatten(2), r.a, r.b], 2)
+    words = {"qkvz_layout": "q=H K | k=H K | v=HV V", "ba_layout": layout}
+    apart = torch.stack([gates, torch.full_like(gates, 9), gates], -1)
+    for ba in (gates, apart[..., 0], apart[..., 2]):
+        got = problem.call("flat", qkvz=qkv, ba=ba, **words)
+        assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
 @pytest.mark.parametrize("V", [1, 5, 16])
 @pytest.mark.parametrize(
     "row",
