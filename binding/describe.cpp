@@ -52,8 +52,26 @@ void refuse_taken(const Operator& op) {
       "namespace=...");
 }
 
+void refuse_malformed(const Described& described) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(
+        described.schema_place +
+        ": PyTorch cannot read this schema, which has the form name(Tensor x, *, float eps) "
+        "-> Tensor: " +
+        why);
+  };
+  try {
+    torch::schema(described.op.schema.c_str());
+  } catch (const c10::Error& error) {  // From PyTorch 2.15 on.
+    refuse(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    refuse(error.what());
+  }
+}
+
 Registration registered(Watched& watched, const Derivative& derivative) {
   const Described& first = watched.first();
+  refuse_malformed(first);
   try {
     if (!first.has_kernel) return Registration::without_devices(first.op, derivative);
     return first.cpu.empty() ? Registration::boxed(first.op, in_simulator(watched), derivative)
@@ -62,12 +80,6 @@ Registration registered(Watched& watched, const Derivative& derivative) {
     throw Error(first.schema_place + ": " + error.what_without_backtrace());
   } catch (const Error& error) {
     throw Error(first.schema_place + ": " + error.what());
-  } catch (const std::exception& error) {  // Of the schema's parser.
-    throw Error(
-        first.schema_place +
-        ": PyTorch cannot read this schema, which has the form name(Tensor x, *, float eps) "
-        "-> Tensor: " +
-        error.what());
   }
 }
 
