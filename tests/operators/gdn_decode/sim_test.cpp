@@ -154,17 +154,17 @@ TEST(GdnDecodeSimulated, SizesThatFillNoVector) {
 }
 
 TEST(GdnDecodeSimulated, TapsAndValuesOfALaneThatAreNoPowerOfTwo) {
-  Shape shape;
-  shape.row = DType::bf16;
-  shape.taps = 3;
-  shape.history = 2;
-  shape.V = 96;
-  check(shape, 64);
-  shape.taps = 7;
-  shape.history = 6;
-  shape.V = 130;  // Five for each lane, and none for the last ones.
-  shape.keys_last = false;
-  check(shape, 32);
+  // A lane writes V / 32 outputs, rounded up; of 130 values the last lanes have none.
+  for (const auto& [taps, V] : {std::pair{3, 72}, {5, 136}, {6, 168}, {7, 130}}) {
+    Shape shape;
+    shape.taps = taps;
+    shape.history = taps - 1;
+    shape.V = V;
+    shape.row = taps % 2 == 0 ? DType::f32 : DType::bf16;
+    shape.tokens = taps == 3 ? 2 : 1;
+    shape.keys_last = taps != 7;
+    check(shape, taps > 5 ? 32 : 64);
+  }
 }
 
 TEST(GdnDecodeSimulated, TheRealHeadSize) {
