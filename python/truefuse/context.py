@@ -79,16 +79,13 @@ class Context:
             torch.cuda.synchronize(self.device)
 
     @property
+    def baselines(self) -> dict[str, Callable[..., Any]]:
+        return {name: _untouched(one) for name, one in self.case.baselines.items()}
+
+    @property
     def baseline(self) -> Callable[..., Any]:
         """The first baseline: eager PyTorch."""
-        first = next(iter(self.case.baselines.values()))
-
-        @functools.wraps(first)
-        def call(*given: Any, **mode: Any) -> Any:
-            with flags.subnormals_kept():
-                return first(*given, **mode)
-
-        return call
+        return next(iter(self.baselines.values()))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -195,6 +192,17 @@ class Context:
             return Reference(high[name], dtype, scales.get(name), low.get(name), slack)
 
         return {name: one(name) for name in high}
+
+
+def _untouched(baseline: Callable[..., Any]) -> Callable[..., Any]:
+    """One whose calls change nothing for the candidate's."""
+
+    @functools.wraps(baseline)
+    def call(*given: Any, **mode: Any) -> Any:
+        with flags.subnormals_kept():
+            return baseline(*given, **mode)
+
+    return call
 
 
 def _two_parts(values: list[Any], shape: torch.Size) -> tuple[Tensor, Tensor]:

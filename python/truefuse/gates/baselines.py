@@ -68,7 +68,7 @@ def run(context: Context) -> Result:
     if not needless(context, lambda *given, **mode: _cloned(eager(*given, **mode))):
         return self_test_failed(NAME, ["did not catch a copy of the result"])
     notes = []
-    for name, baseline in context.case.baselines.items():
+    for name, baseline in context.baselines.items():
         found = [
             (
                 "needless-copy",
