@@ -70,6 +70,93 @@ def test_more_than_two_to_the_31_elements() -> None:
     torch.testing.assert_close(y[-100:].double(), F.silu(x[-100:].double()), rtol=8e-3, atol=1e-6)
 
 
+def test_gradients_of_more_than_two_to_the_31_elements() -> None:
+    """Each beside eager in float64 at both ends."""
+    packed = torch.empty((1 << 18) + 1, 2 * 8192, device="cuda", dtype=torch.bfloat16)
+    packed.uniform_(-4, 4).requires_grad_()
+    # One element for all, and more than 2^31 of them in memory.
+    grad = torch.full((), 0.5, device="cuda", dtype=torch.bfloat16)
+
+    def slope(activation, x):
+        wide = x.detach().double().requires_grad_()
+        out = activation(wide)
+        return torch.autograd.grad(out, wide, torch.full_like(out, 0.5))[0]
+
+    def gated(x):
+        gate, up = x.chunk(2, -1)
+        return F.silu(gate) * up
+
+    out = truefuse.swiglu_packed(packed, packing="gate|up", gate_rounding="none")
+    for given in (grad.expand(out.shape), grad.expand(out.shape).contiguous()):
+        (found,) = torch.autograd.grad(out, packed, given, retain_graph=True)
+        for part in (slice(0, 2), slice(-2, None)):
+            want = slope(gated, packed[part])
+            torch.testing.assert_close(found[part].double(), want, rtol=1.6e-2, atol=1e-6)
+    del out, found
+    x = packed.detach().view(-1).requires_grad_()
+    (found,) = torch.autograd.grad(truefuse.swish(x), x, grad.expand(x.shape))
+    for part in (slice(0, 100), slice(-100, None)):
+        want = slope(F.silu, x[part])
+        torch.testing.assert_close(found[part].double(), want, rtol=1.6e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ALL, ids=str)
+def test_a_gradient_alone_at_an_odd_address(activation) -> None:
+    tensors = activation.tensors(5, 64, dtype=torch.bfloat16, device="cuda")
+    assert_right(activation, tensors, torch.randn(321, device="cuda").bfloat16()[1:].view(5, 64))
+
+
+@pytest.mark.parametrize("activation", ALL, ids=str)
+@pytest.mark.parametrize("shape", [(0, 8), (4, 0)], ids=str)
+def test_empty(activation, shape) -> None:
+    leaves = [t.requires_grad_() for t in activation.tensors(*shape, dtype=torch.float32, device="cuda")]  # fmt: skip
+    out = activation(*leaves)
+    assert out.shape == shape
+    for found, leaf in zip(torch.autograd.grad(out.sum(), leaves), leaves, strict=True):
+        assert found.shape == leaf.shape
+
+
+@pytest.mark.parametrize("activation", ALL, ids=str)
+def test_the_current_stream_is_used(activation) -> None:
+    """What the stream writes late is what is read."""
+    late = activation.tensors(64, 256, dtype=torch.float32, device="cuda")
+    grad = torch.randn(64, 256, device="cuda")
+    tensors = [torch.zeros_like(t).requires_grad_() for t in late]
+    assert_right(activation, late, grad)  # Compiles.
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        with torch.no_grad():
+            for tensor, value in zip(tensors, late, strict=True):
+                tensor.copy_(value)
+        out = activation(*tensors)
+        gradients = torch.autograd.grad(out, tensors, grad)
+    stream.synchronize()
+    leaves = [t.requires_grad_() for t in late]
+    want = activation(*leaves)
+    torch.testing.assert_close(out, want, rtol=0, atol=0)
+    torch.testing.assert_close(gradients, torch.autograd.grad(want, leaves, grad), rtol=0, atol=0)
+
+
+def test_elements_further_apart_than_32_bits_reach() -> None:
+    """A block's neighbours lie 2^22 elements apart, and its next ones beyond 2^32."""
+    memory = torch.zeros(1300, 1 << 22, device="cuda", dtype=torch.bfloat16)
+    columns = torch.randn(3, 1300, device="cuda").bfloat16()
+    memory[:, :3] = columns.mT
+    x, up, grad = memory[:, 0], memory[:, 1], memory[:, 2]
+    for function in (
+        truefuse.swish,
+        lambda t: truefuse.swiglu(t, up if t is leaf else columns[1], gate_rounding="none"),
+    ):
+        leaf, near = x.detach().requires_grad_(), columns[0].clone().requires_grad_()
+        out, want = function(leaf), function(near)
+        torch.testing.assert_close(out, want, rtol=0, atol=0)
+        (found,) = torch.autograd.grad(out, leaf, grad)
+        (expected,) = torch.autograd.grad(want, near, columns[2])
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
 def test_swish_of_channels_last() -> None:
     x = torch.randn(8, 3, 17, 19, device="cuda").to(memory_format=torch.channels_last)
     leaf = x.requires_grad_()
