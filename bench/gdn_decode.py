@@ -1,17 +1,20 @@
 """gdn_decode beside the ways to do without it, on a GPU, in one run: layouts, adapters, peers, drift.
 
-    python bench/gdn_decode.py [--output FILE] [--heads 48] [--steps 1024]
+    python bench/gdn_decode.py [--output FILE] [--heads 48 ...] [--steps 1024]
 
 H16 HV48 K128 V128 W4, bf16 rows, fp32 state [HV,V,K], everything fused including the gated norm.
 Device time: a CUDA graph of calls that walk over sets of states, together more than 400 MB, replayed;
 median over replays of the time per call. `floor` is `mul_` in place on the same states. Every column's
-results are held against float64 before it is timed; one that computes something else shows no time.
+results are held against float64 before it is timed; one that computes something else shows no time, and
+the gate of `truefuse check` says what it thinks of it. Beside FILE a picture FILE.svg of the drift.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.util
+import itertools
 import json
 import math
 import statistics
@@ -22,21 +25,28 @@ from types import ModuleType
 
 import torch
 import torch.nn.functional as F
+from drift_picture import picture
 from timing import graph_microseconds
 
 import truefuse
-from truefuse import environment
+from truefuse import case as cases
+from truefuse import environment, gates
+from truefuse.context import Context
 
 H, K, V, TAPS = 16, 128, 128, 4
 FLAT = ("q=H K | k=H K | v=H G V | z=H G V", "b=H G | a=H G")  # Qwen3.5
 INTERLEAVED = ("H (q=K | k=K | v=G V | z=G V)", "H (b=G | a=G)")  # Qwen3-Next
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+DEVICE = torch.device("cuda")
 OUT_ERROR, STATE_ERROR = 3e-3, 1e-6  # relative L2; bf16 rounding is 1.7e-3
 PEER_OUT_ERROR, PEER_STATE_ERROR = 6e-3, 1e-3  # of chains that store values between their kernels
 
 
+FOLDER = Path(__file__).parent.parent / "operators/gdn_decode"
+
+
 def reference() -> ModuleType:
-    path = Path(__file__).parent.parent / "operators/gdn_decode/reference.py"
+    path = FOLDER / "reference.py"
     spec = importlib.util.spec_from_file_location("gdn_reference", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -55,11 +65,11 @@ class Problem:
         self.batch, self.heads, self.groups = batch, heads, heads // H
         self.interleaved = interleaved
         self.channels = 2 * H * K + heads * V
-        device = torch.device("cuda")
+        device = DEVICE
         self.A_log = torch.empty(heads, device=device).uniform_(0.5, 16).log()
         self.dt_bias = torch.randn(heads, device=device).bfloat16()
         self.conv_weight = (0.5 * torch.randn(self.channels, TAPS, device=device)).bfloat16()
-        self.norm = (0.5 + torch.rand(V, device=device)).bfloat16()
+        self.norm: torch.Tensor | None = (0.5 + torch.rand(V, device=device)).bfloat16()
         needed = math.ceil(400e6 / (batch * heads * K * V * 4))
         self.sets = sets or min(max(2, needed), 140)
         slots = self.sets * batch
@@ -84,7 +94,9 @@ class Problem:
             qkvz, ba, self.conv_state, self.state, self.conv_weight, None, self.A_log, self.dt_bias,
             self.norm, qkvz_layout=qkvz_layout, ba_layout=ba_layout, state_layout="[HV,V,K]",
             num_k_heads=H, num_v_heads=self.heads, head_k_dim=K, head_v_dim=V, rounding="fp32",
-            state_indices=self.slots[i], padding="negative", norm_eps=1e-6, gate_activation="silu",
+            state_indices=self.slots[i], padding="negative",
+            norm_eps=None if self.norm is None else 1e-6,
+            gate_activation=None if self.norm is None else "silu",
         )  # fmt: skip
 
     def split(self, i: int):
@@ -198,13 +210,41 @@ class FlaChain:
         return self.norm(out, z, p.norm, None, activation="swish", eps=1e-6)
 
 
+Z_COPIED = "PyTorch chain, z copied too"
+
+
+def verdicts() -> dict[str, str]:
+    """What the gate says of the operator, and of the operator with the other model's layouts."""
+    case = cases.load(str(FOLDER / "case.py"))
+    flat = tuple(mode for mode in case.modes if mode["qkvz_layout"] == "qwen3.5/qkvz")
+    other = {"qkvz_layout": "qwen3-next/qkvz", "ba_layout": "qwen3-next/ba"}
+
+    def misread(*given, **mode):
+        return case.candidate(*given, **mode | other)
+
+    numerics = next(gate for gate in gates.GATES if gate.NAME == "numerics")
+    found = {}
+    for name, candidate in (
+        ("native flat", case.candidate),
+        ("flat given as interleaved", misread),
+    ):
+        judged = dataclasses.replace(case, modes=flat, candidate=candidate)
+        result = gates.run_one(numerics, Context(judged, DEVICE, 1))
+        found[name] = f"{result.status.value}: {result.summary}"
+    return found
+
+
 def microseconds(call: Callable[[int], object], sets: int) -> float:
     calls = [partial(call, i % sets) for i in range(max(20, min(sets, 100)))]
     return statistics.median(graph_microseconds(calls, kept=0, replays=15))
 
 
 def row(maths: ModuleType, batch: int, heads: int) -> dict:
-    result: dict = {"batch": batch, "us": {}, "errors": {}, "not shown": {}}
+    copied = batch * heads * V * 2
+    result: dict = {
+        "batch": batch, "heads": heads, "us": {}, "errors": {}, "not shown": {},
+        "flagged": {Z_COPIED: f"copies {copied} bytes that change no result: no peer to be faster than"},
+    }  # fmt: skip
 
     def column(
         name: str, make: Callable[[], tuple[Problem, Callable[[int], torch.Tensor]]]
@@ -247,14 +287,17 @@ def row(maths: ModuleType, batch: int, heads: int) -> dict:
         lambda: (p := flat(), lambda i: p.fused(i, INTERLEAVED, p.interleave(i))),
     )
     column("PyTorch chain", lambda: (p := flat(), Chain(p)))
-    column("PyTorch chain, z copied too", lambda: (p := flat(), partial(Chain(p), copies_z=True)))
+    column(Z_COPIED, lambda: (p := flat(), partial(Chain(p), copies_z=True)))
     column("FLA chain", lambda: (p := flat(), FlaChain(p)))
     return result
 
 
-def drift(maths: ModuleType, heads: int, steps: int, slow: bool) -> dict:
-    """Relative L2 of output and state after each of `steps` successive calls, against float64."""
+def drift(maths: ModuleType, heads: int, steps: int, slow: bool, core: bool) -> dict:
+    """Relative L2 of output (the core, or what the norm makes of it) and state after `steps` successive
+    calls, against float64."""
     problem = Problem(1, heads, interleaved=False, sets=2)
+    if core:
+        problem.norm = None
     if slow:  # decay about 0.999, small beta
         problem.A_log.fill_(math.log(1e-3 / math.log(2)))
         problem.dt_bias.zero_()
@@ -264,7 +307,7 @@ def drift(maths: ModuleType, heads: int, steps: int, slow: bool) -> dict:
     weights = maths.Weights(
         problem.conv_weight, problem.A_log, problem.dt_bias, norm=problem.norm, norm_eps=1e-6
     )
-    problem.slots = [torch.zeros(1, dtype=torch.int32, device="cuda")] * 2
+    problem.slots = [torch.zeros(1, dtype=torch.int32, device=DEVICE)] * 2
     first = (problem.state.clone(), problem.conv_state.clone())
     window, state = problem.conv_state[:1].clone(), problem.state[:1].transpose(-1, -2).double()
     relative = lambda a, b: float((a.double() - b).norm() / b.norm())  # noqa: E731
@@ -276,7 +319,7 @@ def drift(maths: ModuleType, heads: int, steps: int, slow: bool) -> dict:
         out = problem.fused(step % 2).view(1, 1, heads, V)
         outs.append(out)
         exact_history &= torch.equal(problem.conv_state[:1], window)
-        if step % 64 == 63 or step == steps - 1:
+        if step % 16 == 15 or step == steps - 1:
             curve.append([step + 1, relative(out, want.out),
                           relative(problem.state[:1].transpose(-1, -2), state)])  # fmt: skip
     problem.state.copy_(first[0])
@@ -285,6 +328,7 @@ def drift(maths: ModuleType, heads: int, steps: int, slow: bool) -> dict:
     return {
         "steps": steps,
         "slow decay": slow,
+        "output": "core" if core else "behind the norm",
         "curve [step, output, state]": curve,
         "finite": bool(problem.state[:1].isfinite().all()),
         "history bit for bit": exact_history,
@@ -295,18 +339,27 @@ def drift(maths: ModuleType, heads: int, steps: int, slow: bool) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--heads", type=int, default=48, help="value heads")
+    parser.add_argument("--heads", type=int, nargs="+", default=[48], help="value heads")
     parser.add_argument("--steps", type=int, default=1024)
     arguments = parser.parse_args()
     maths = reference()
+    said = verdicts()
+    for name, verdict in said.items():
+        print(f"gate, {name}: {verdict}", flush=True)
     rows = []
-    for batch in BATCHES:
-        rows.append(row(maths, batch, arguments.heads))
+    for heads, batch in itertools.product(arguments.heads, BATCHES):
+        rows.append(row(maths, batch, heads))
         torch.cuda.empty_cache()
         us = rows[-1]["us"]
-        print(f"B={batch:4}  " + "  ".join(f"{n} {t:.2f}" for n, t in us.items()), flush=True)
+        shown = (f"{n} {t:.2f}" + "*" * (n in rows[-1]["flagged"]) for n, t in us.items())
+        print(f"HV{heads} B={batch:4}  " + "  ".join(shown), flush=True)
         print("        " + "  ".join(f"{n}: {why}" for n, why in rows[-1]["not shown"].items()))
-    drifts = [drift(maths, arguments.heads, arguments.steps, slow) for slow in (False, True)]
+    for name, why in rows[-1]["flagged"].items():
+        print(f"* {name}: {why}")
+    drifts = [
+        drift(maths, arguments.heads[0], arguments.steps, slow, core)
+        for slow, core in itertools.product((False, True), repeat=2)
+    ]
     for one in drifts:
         print({key: value for key, value in one.items() if not key.startswith("curve")},
               one["curve [step, output, state]"][-1])  # fmt: skip
@@ -314,11 +367,13 @@ def main() -> None:
         result = {
             "benchmark": "gdn_decode",
             "shape": {"H": H, "HV": arguments.heads, "K": K, "V": V, "W": TAPS},
-            "environment": environment.describe(torch.device("cuda")),
+            "environment": environment.describe(DEVICE),
+            "gate": said,
             "device_time": rows,
             "drift": drifts,
         }
         arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        arguments.output.with_suffix(".svg").write_text(picture(drifts), encoding="utf-8")
 
 
 if __name__ == "__main__":
