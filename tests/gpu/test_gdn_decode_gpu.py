@@ -200,6 +200,22 @@ def test_overlapping_graph_replays():
         assert torch.equal(bits(got[i].state), bits(want[i].state))
 
 
+def test_what_was_aborted_leaves_nothing_behind():
+    """A capture that is given up, and a call that is refused."""
+    want, got = (OnGpu(Problem(H=16, G=3, K=128, V=128, batch=4)) for _ in range(2))
+    saved = got.conv.clone(), got.state.clone()
+    with pytest.raises(KeyError), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        got()
+        raise KeyError
+    with pytest.raises(RuntimeError, match="num_v_heads"):
+        got(num_v_heads=17)
+    torch.cuda.synchronize()
+    assert torch.equal(got.conv, saved[0]) and torch.equal(got.state, saved[1])
+    for _ in range(3):
+        assert torch.equal(bits(got()), bits(want()))
+        assert torch.equal(got.conv, want.conv) and torch.equal(got.state, want.state)
+
+
 FIRST_CALL_IN_CAPTURE = """
 import sys
 sys.path.insert(0, sys.argv[1])
