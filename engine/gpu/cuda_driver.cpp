@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <mutex>
 #include <unistd.h>
+#include <unordered_map>
 
 #include <truefuse/core/error.h>
 #include <truefuse/gpu/driver.h>
@@ -133,13 +134,8 @@ class CudaDriver final : public Driver {
               void** parameters) override {
     const ContextGuard guard(*this, device);
     auto* handle = static_cast<CUfunction>(function.handle);
-    std::unique_lock<std::mutex> until_launched(opting_in_, std::defer_lock);
     if (launch.shared_bytes + static_cast<unsigned>(function.static_shared) > 48U << 10U) {
-      // The attribute is the kernel's: another thread, with less, may not change it meanwhile.
-      until_launched.lock();
-      check(api_.cuFuncSetAttribute(handle, kFunctionMaxDynamicSharedBytes,
-                                    static_cast<int>(launch.shared_bytes)),
-            "cuFuncSetAttribute");
+      opt_in(handle, static_cast<int>(launch.shared_bytes));
     }
     check(api_.cuLaunchKernel(handle, launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x,
                               launch.block.y, launch.block.z, launch.shared_bytes,
@@ -174,6 +170,18 @@ class CudaDriver final : public Driver {
     int value = 0;
     check(api_.cuDeviceGetAttribute(&value, which, handle(device)), "cuDeviceGetAttribute");
     return value;
+  }
+
+  /// The attribute is the kernel's, and the most that a launch may have. It only grows, since a
+  /// launch of another thread may be under way; and none waits here for another's, which may take
+  /// as long as a full stream.
+  void opt_in(CUfunction function, int bytes) {
+    const std::scoped_lock lock(opting_in_);
+    int& most = opted_in_[function];
+    if (bytes <= most) return;
+    check(api_.cuFuncSetAttribute(function, kFunctionMaxDynamicSharedBytes, bytes),
+          "cuFuncSetAttribute");
+    most = bytes;
   }
 
   /// PyTorch works in the primary context; it is retained once and never released, since kernels
@@ -240,6 +248,7 @@ class CudaDriver final : public Driver {
   Api api_{};
   std::array<Context, 64> contexts_;
   std::mutex opting_in_;
+  std::unordered_map<CUfunction, int> opted_in_;
 };
 
 }  // namespace

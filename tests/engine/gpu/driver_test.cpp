@@ -117,6 +117,9 @@ TEST_F(CudaDriver, LargeSharedMemoryIsOptedInto) {
   planned.shared_bytes = 64 << 10;
   launch(*driver, 0, function, planned, nullptr);
   EXPECT_EQ(fake.dynamic_shared, 64 << 10);
+  planned.shared_bytes = 56 << 10;  // Not taken from launches of other threads.
+  launch(*driver, 0, function, planned, nullptr);
+  EXPECT_EQ(fake.dynamic_shared, 64 << 10);
 }
 
 TEST_F(CudaDriver, SharedMemoryOfTheKernelItselfCountsToo) {

@@ -1,5 +1,6 @@
 // A libcuda.so.1 for tests: two devices, a stack of contexts, and a record of what was asked.
 
+#include <mutex>
 #include <sched.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@ namespace {
 
 FakeState state;
 FakeState* const fake = &state;
+std::mutex asking;  // Threads launch at the same time.
 int contexts[2];
 thread_local void* stack[8];
 thread_local int depth = 0;
@@ -97,12 +99,16 @@ int cuFuncGetAttribute(int* value, int attribute, void*) {
   return 0;
 }
 int cuFuncSetAttribute(void*, int, int value) {
-  fake->dynamic_shared = value;
+  {
+    const std::scoped_lock lock(asking);
+    fake->dynamic_shared = value;
+  }
   sched_yield();  // Another thread's turn, if it may have one.
   return 0;
 }
 int cuLaunchKernel(void*, unsigned gx, unsigned, unsigned, unsigned bx, unsigned, unsigned,
                    unsigned shared, void* stream, void** parameters, void**) {
+  const std::scoped_lock lock(asking);
   const int most = fake->dynamic_shared > 0 ? fake->dynamic_shared : 49152 - fake->static_shared;
   if (static_cast<int>(shared) > most) return 1;
   fake->record(gx, bx, shared, stream, parameters);
