@@ -12,18 +12,18 @@ struct Language {
   std::string_view comment, divide;
   std::string_view prologue;                      // Of the file.
   std::string_view before, parameter, open, end;  // Of a function.
-  std::string_view widen;                         // Makes 64 bits of an index that may have 32.
+  std::string_view widen, widened;                // Around an index, make 64 bits of it.
 };
 
 constexpr Language kLanguages[] = {
     {"triton", "# ", " // ", "import triton\nimport triton.language as tl\n",
-     "\n\n@triton.jit\ndef ", "", "):\n    return ", "\n", ".to(tl.int64)"},
+     "\n\n@triton.jit\ndef ", "", "):\n    return ", "\n", "tl.cast(", ", tl.int64)"},
     {"hip", "// ", " / ",
      "#if defined(__HIP__) || defined(__HIPCC__) || defined(__CUDACC__)\n"
      "#define LAYOUT_FUNCTION __host__ __device__ inline\n#else\n"
      "#define LAYOUT_FUNCTION inline\n#endif\n",
-     "\nLAYOUT_FUNCTION long long ", "long long ", ") {\n  return ", ";\n}\n", ""},
-    {"python", "# ", " // ", "", "\n\ndef ", "", "):\n    return ", "\n", ""},
+     "\nLAYOUT_FUNCTION long long ", "long long ", ") {\n  return ", ";\n}\n", "", ""},
+    {"python", "# ", " // ", "", "\n\ndef ", "", "):\n    return ", "\n", "", ""},
 };
 
 /// A parameter for each axis: a small letter where it is one letter, else i_NAME, so that none is a
@@ -57,13 +57,13 @@ void add_term(std::string& sum, const std::string& index, const Part& part, bool
   sum += (sum.empty() ? "" : " + ") + term;
 }
 
-std::string sum_of(const Segment& segment, const std::vector<std::string>& names,
-                   std::string_view widen, const Language& language) {
+std::string sum_of(const Segment& segment, const std::vector<std::string>& indices,
+                   const Language& language) {
   std::string sum = segment.base == 0 ? "" : std::to_string(segment.base);
-  for (std::size_t i = 0; i < names.size(); ++i) {
+  for (std::size_t i = 0; i < indices.size(); ++i) {
     const auto& parts = segment.axes[i].parts;
     for (const Part& part : parts) {
-      add_term(sum, names[i] + std::string(widen), part, &part == parts.data(), language);
+      add_term(sum, indices[i], part, &part == parts.data(), language);
     }
   }
   return sum.empty() ? "0" : sum;
@@ -94,7 +94,6 @@ std::string emit(const Bound& bound, std::string_view name) {
   std::string code = std::string(language->comment) + "Offsets in elements: " + described + "\n" +
                      std::string(language->prologue);
   const bool is_large = bound.size() > std::numeric_limits<std::int32_t>::max();
-  const std::string_view widen = is_large ? language->widen : "";
   for (const Segment& segment : bound.segments()) {
     if (segment.is_padding()) continue;
     const std::vector<std::string> names = parameters(segment);
@@ -102,7 +101,12 @@ std::string emit(const Bound& bound, std::string_view name) {
     for (std::size_t i = 0; i < names.size(); ++i) {
       code += (i == 0 ? "" : ", ") + std::string(language->parameter) + names[i];
     }
-    code += std::string(language->open) + sum_of(segment, names, widen, *language) +
+    std::vector<std::string> indices = names;
+    for (std::string& index : indices) {
+      // Not index.to(...): a number that a kernel passes is no tensor.
+      if (is_large) index = std::string(language->widen) + index + std::string(language->widened);
+    }
+    code += std::string(language->open) + sum_of(segment, indices, *language) +
             std::string(language->end);
   }
   return code;

@@ -231,6 +231,7 @@ def triton_functions(bound, monkeypatch):
     triton.jit = lambda function: function
     triton.language = types.ModuleType("triton.language")
     triton.language.int64 = torch.int64
+    triton.language.cast = lambda index, dtype: torch.as_tensor(index).to(dtype)
     monkeypatch.setitem(sys.modules, "triton", triton)
     monkeypatch.setitem(sys.modules, "triton.language", triton.language)
     functions: dict = {}
@@ -257,6 +258,8 @@ def test_emitted_triton_reaches_the_end_of_a_large_pool(monkeypatch):
     functions = triton_functions(bound, monkeypatch)
     found = functions["state_offset"](*(torch.tensor([i], dtype=torch.int32) for i in last))
     assert found.item() == bound.offset("state", *last) > 2**31
+    found = functions["state_offset"](torch.tensor([3999], dtype=torch.int32), *last[1:])
+    assert found.item() == bound.offset("state", *last)
     assert "int64" not in layout("H K/4 V 4").bind(H=2, K=8, V=4).emit("triton")
 
 
