@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from truefuse.nn import BiasGelu, GeGLU, PackedGeGLU, PackedSwiGLU, SwiGLU
+from truefuse import _native
+from truefuse.nn import BiasGelu, GeGLU, PackedGeGLU, PackedSwiGLU, SwiGLU, options
 
 
 class Mlp(nn.Module):
@@ -52,6 +53,17 @@ def test_what_it_cannot_do_is_said():
         BiasGelu.taking_bias(nn.Linear(2, 3, bias=False), approximate="tanh")
     with pytest.raises(ValueError, match="tanh"):
         BiasGelu(3, approximate="fast")
+
+
+def test_an_operator_of_the_same_name_is_not_asked(monkeypatch):
+    """truefuse.load takes any name in another namespace."""
+    shipped = _native.operators()
+    others = [one | {"namespace": "mine", "contract": {"arguments": []}} for one in shipped]
+    monkeypatch.setattr(_native, "operators", lambda: others + shipped + others)
+    monkeypatch.setattr(options, "_texts", options._texts.__wrapped__)
+    with pytest.raises(ValueError, match="approximate is 'fast'"):
+        BiasGelu(3, approximate="fast")
+    assert BiasGelu(3, approximate="tanh").approximate == "tanh"
 
 
 RIGHT = {"packing": "gate|up", "approximate": "tanh", "gate_rounding": "storage"}

@@ -19,5 +19,6 @@ def require(operator: str, **options: str) -> None:
 @cache
 def _texts(operator: str) -> dict[str, list[str]]:
     """By argument, what it may be."""
-    (contract,) = (one["contract"] for one in _native.operators() if one["name"] == operator)
+    named = {(one["namespace"], one["name"]): one["contract"] for one in _native.operators()}
+    contract = named["truefuse", operator]
     return {one["name"]: one["values"] for one in contract["arguments"] if one["kind"] == "string"}
