@@ -25,7 +25,7 @@ struct Device {
 /// "cpu", "cuda:0", "meta".
 std::string to_string(const Device& device);
 
-/// Dimensions of a tensor: more than anybody uses, and more than PyTorch's own loops take.
+/// Dimensions of a tensor at most: loops over one have tables of this size.
 inline constexpr std::size_t kMaxDims = 64;
 
 /// A tensor somebody else owns: sizes and strides in elements, outermost first. `Dim` is
