@@ -7,6 +7,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -180,8 +181,11 @@ void prepare(const Operator& op, int device) {
   const std::size_t threads = std::min<std::size_t>(
       {variants.size(), kMostCompilers, std::max(1U, std::thread::hardware_concurrency())});
   std::vector<std::future<void>> others;
-  for (std::size_t i = 1; i < threads; ++i) {
-    others.push_back(std::async(std::launch::async, work));
+  try {
+    for (std::size_t i = 1; i < threads; ++i) {
+      others.push_back(std::async(std::launch::async, work));
+    }
+  } catch (const std::system_error&) {  // No more threads can be had: those that there are do it.
   }
   work();
   for (std::future<void>& other : others) other.get();

@@ -27,7 +27,8 @@ void run(const Operator& op, const Call& call, int device, void* stream,
          const ScratchAllocator& allocate);
 
 /// Compiles and loads every variant of `op` for `device`, so that no later call compiles; several
-/// at a time, as processors allow. Throws the first Error; what is compiled by then is kept.
+/// at a time, as processors allow. Throws the Error of one that failed; what is compiled by then is
+/// kept.
 void prepare(const Operator& op, int device);
 
 struct WarmLookup {

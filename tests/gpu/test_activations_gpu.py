@@ -70,6 +70,11 @@ def test_more_than_two_to_the_31_elements() -> None:
     torch.testing.assert_close(y[-100:].double(), F.silu(x[-100:].double()), rtol=8e-3, atol=1e-6)
 
 
+def has_memory(gigabytes: float) -> bool:
+    return torch.cuda.is_available() and torch.cuda.mem_get_info()[1] > gigabytes * 1e9
+
+
+@pytest.mark.skipif(not has_memory(40), reason="a smaller GPU")
 def test_gradients_of_more_than_two_to_the_31_elements() -> None:
     """Each beside eager in float64 at both ends."""
     packed = torch.empty((1 << 18) + 1, 2 * 8192, device="cuda", dtype=torch.bfloat16)
@@ -139,6 +144,7 @@ def test_the_current_stream_is_used(activation) -> None:
     torch.testing.assert_close(gradients, torch.autograd.grad(want, leaves, grad), rtol=0, atol=0)
 
 
+@pytest.mark.skipif(not has_memory(16), reason="a smaller GPU")
 def test_elements_further_apart_than_32_bits_reach() -> None:
     """A block's neighbours lie 2^22 elements apart, and its next ones beyond 2^32."""
     memory = torch.zeros(1300, 1 << 22, device="cuda", dtype=torch.bfloat16)
