@@ -16,7 +16,7 @@ namespace truefuse::sim {
 struct SimDevice {
   std::string arch = "sim:wave64";
   std::vector<std::string> sanitizers = {"address", "undefined"};
-  SimOptions options;
+  SimOptions options = {};
 };
 
 /// What a plan is told: few multiprocessors, so that small inputs make a kernel's loops turn.
