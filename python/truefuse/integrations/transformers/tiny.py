@@ -22,16 +22,17 @@ PERIOD = 24  # the synthetic text repeats after this many tokens, and not before
 STRIDES = (1, 5, 7, 11, 13)  # each without a common divisor with it
 CONTEXT = 512
 BATCH = 6
-LENGTH = 64
 
 
 @dataclass(frozen=True)
 class Tiny:
-    """A named configuration, the operators that it has layers for, and how long it learns."""
+    """A named configuration, the operators that it has layers for, and how long it learns, from texts of
+    how many tokens: rotary positions carry little beyond those that were seen."""
 
     build: Callable[[], nn.Module]
     operators: tuple[str, ...]
     steps: int
+    length: int = 64
 
 
 def _gdn(config_class: Any, model_class: Any, **changes: Any) -> nn.Module:
@@ -114,7 +115,7 @@ MODELS = {
     "tiny-qwen3.5": Tiny(_qwen3_5, ("gdn_decode", "swiglu"), 48),
     "tiny-qwen3.5-moe": Tiny(_qwen3_5_moe, ("gdn_decode", "swiglu"), 48),
     "tiny-gpt2": Tiny(_gpt2, ("bias_gelu",), 96),
-    "tiny-llama": Tiny(_llama, ("swiglu",), 64),
+    "tiny-llama": Tiny(_llama, ("swiglu",), 64, length=288),
 }
 
 
@@ -144,12 +145,13 @@ def trained(name: str, seed: int = 0) -> nn.Module:
     """The model in float32 and evaluation mode, trained on the CPU in seconds; the same weights for a
     seed, however many threads there are."""
     torch.manual_seed(seed)
-    model, steps = MODELS[name].build().train(), MODELS[name].steps
+    learns = MODELS[name]
+    model, steps = learns.build().train(), learns.steps
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6e-3, total_steps=steps)
     with put_aside_on_cpu(model):
         for step in range(steps):
-            rows = [text(step * BATCH + i, LENGTH) for i in range(BATCH)]
+            rows = [text(step * BATCH + i, learns.length) for i in range(BATCH)]
             batch = torch.tensor(rows)
             loss = _loss(model, batch)
             optimizer.zero_grad(set_to_none=True)
