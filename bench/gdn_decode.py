@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import itertools
 import json
 import math
@@ -38,23 +37,10 @@ FLAT = ("q=H K | k=H K | v=H G V | z=H G V", "b=H G | a=H G")  # Qwen3.5
 INTERLEAVED = ("H (q=K | k=K | v=G V | z=G V)", "H (b=G | a=G)")  # Qwen3-Next
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 DEVICE = torch.device("cuda")
+CASE = str(Path(__file__).parent.parent / "operators/gdn_decode/case.py")
+Z_COPIED = "PyTorch chain, z copied too"
 OUT_ERROR, STATE_ERROR = 3e-3, 1e-6  # relative L2; bf16 rounding is 1.7e-3
 PEER_OUT_ERROR, PEER_STATE_ERROR = 6e-3, 1e-3  # of chains that store values between their kernels
-
-
-FOLDER = Path(__file__).parent.parent / "operators/gdn_decode"
-
-
-def reference() -> ModuleType:
-    path = FOLDER / "reference.py"
-    spec = importlib.util.spec_from_file_location("gdn_reference", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 class Problem:
@@ -65,26 +51,25 @@ class Problem:
         self.batch, self.heads, self.groups = batch, heads, heads // H
         self.interleaved = interleaved
         self.channels = 2 * H * K + heads * V
-        device = DEVICE
-        self.A_log = torch.empty(heads, device=device).uniform_(0.5, 16).log()
-        self.dt_bias = torch.randn(heads, device=device).bfloat16()
-        self.conv_weight = (0.5 * torch.randn(self.channels, TAPS, device=device)).bfloat16()
-        self.norm: torch.Tensor | None = (0.5 + torch.rand(V, device=device)).bfloat16()
+        self.A_log = torch.empty(heads, device=DEVICE).uniform_(0.5, 16).log()
+        self.dt_bias = torch.randn(heads, device=DEVICE).bfloat16()
+        self.conv_weight = (0.5 * torch.randn(self.channels, TAPS, device=DEVICE)).bfloat16()
+        self.norm: torch.Tensor | None = (0.5 + torch.rand(V, device=DEVICE)).bfloat16()
         needed = math.ceil(400e6 / (batch * heads * K * V * 4))
         self.sets = sets or min(max(2, needed), 140)
         slots = self.sets * batch
-        self.state = torch.randn(slots, heads, V, K, device=device)
-        history = torch.randn(slots, TAPS - 1, self.channels, device=device).bfloat16()
+        self.state = torch.randn(slots, heads, V, K, device=DEVICE)
+        history = torch.randn(slots, TAPS - 1, self.channels, device=DEVICE).bfloat16()
         self.conv_state = history.transpose(1, 2)
         columns = self.channels + heads * V
         self.qkvz = [
-            torch.randn(batch, columns, device=device).bfloat16() for _ in range(self.sets)
+            torch.randn(batch, columns, device=DEVICE).bfloat16() for _ in range(self.sets)
         ]
         self.ba = [
-            torch.randn(batch, 2 * heads, device=device).bfloat16() for _ in range(self.sets)
+            torch.randn(batch, 2 * heads, device=DEVICE).bfloat16() for _ in range(self.sets)
         ]
         self.slots = [
-            (i * batch + torch.randperm(batch, device=device)).int() for i in range(self.sets)
+            (i * batch + torch.randperm(batch, device=DEVICE)).int() for i in range(self.sets)
         ]
 
     def fused(self, i: int, layouts=None, rows=None) -> torch.Tensor:
@@ -210,26 +195,22 @@ class FlaChain:
         return self.norm(out, z, p.norm, None, activation="swish", eps=1e-6)
 
 
-Z_COPIED = "PyTorch chain, z copied too"
-
-
 def verdicts() -> dict[str, str]:
     """What the gate says of the operator, and of the operator with the other model's layouts."""
-    case = cases.load(str(FOLDER / "case.py"))
+    case = cases.load(CASE)
     flat = tuple(mode for mode in case.modes if mode["qkvz_layout"] == "qwen3.5/qkvz")
     other = {"qkvz_layout": "qwen3-next/qkvz", "ba_layout": "qwen3-next/ba"}
 
     def misread(*given, **mode):
         return case.candidate(*given, **mode | other)
 
-    numerics = next(gate for gate in gates.GATES if gate.NAME == "numerics")
     found = {}
     for name, candidate in (
         ("native flat", case.candidate),
         ("flat given as interleaved", misread),
     ):
         judged = dataclasses.replace(case, modes=flat, candidate=candidate)
-        result = gates.run_one(numerics, Context(judged, DEVICE, 1))
+        result = gates.run_one(gates.numerics, Context(judged, DEVICE, 1))
         found[name] = f"{result.status.value}: {result.summary}"
     return found
 
@@ -342,7 +323,7 @@ def main() -> None:
     parser.add_argument("--heads", type=int, nargs="+", default=[48], help="value heads")
     parser.add_argument("--steps", type=int, default=1024)
     arguments = parser.parse_args()
-    maths = reference()
+    maths = cases.beside(CASE, "reference")
     said = verdicts()
     for name, verdict in said.items():
         print(f"gate, {name}: {verdict}", flush=True)

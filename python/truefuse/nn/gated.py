@@ -11,46 +11,43 @@ from truefuse.nn.options import require
 Device = torch.device | str | None
 
 
-class _TwoProjections(nn.Module):
-    """gate_proj, up_proj and down_proj, as in Llama, Mistral, Qwen and Gemma."""
+class _Block(nn.Module):
+    """Linear layers `projections`, name to (inputs, outputs), and as attributes the options of the operator
+    between them, which are refused here if it does not have them."""
 
     def __init__(
         self,
-        hidden_size: int,
-        intermediate_size: int,
+        operator: str,
+        projections: dict[str, tuple[int, int]],
         bias: bool,
         device: Device,
         dtype: torch.dtype | None,
+        **options: str,
     ) -> None:
+        require(operator, **options)
         super().__init__()
-        made = {"bias": bias, "device": device, "dtype": dtype}
-        self.gate_proj = nn.Linear(hidden_size, intermediate_size, **made)
-        self.up_proj = nn.Linear(hidden_size, intermediate_size, **made)
-        self.down_proj = nn.Linear(intermediate_size, hidden_size, **made)
+        for name, (inputs, outputs) in projections.items():
+            setattr(self, name, nn.Linear(inputs, outputs, bias=bias, device=device, dtype=dtype))
+        for name, option in options.items():
+            setattr(self, name, option)
+        self._options = tuple(options)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._options)
 
 
-class _OneProjection(nn.Module):
-    """gate_up_proj and down_proj, as in Phi-3."""
-
-    def __init__(
-        self,
-        hidden_size: int,
-        intermediate_size: int,
-        bias: bool,
-        device: Device,
-        dtype: torch.dtype | None,
-    ) -> None:
-        super().__init__()
-        made = {"bias": bias, "device": device, "dtype": dtype}
-        self.gate_up_proj = nn.Linear(hidden_size, 2 * intermediate_size, **made)
-        self.down_proj = nn.Linear(intermediate_size, hidden_size, **made)
+def _two(hidden: int, intermediate: int) -> dict[str, tuple[int, int]]:
+    """As in Llama, Mistral, Qwen and Gemma."""
+    inwards = (hidden, intermediate)
+    return {"gate_proj": inwards, "up_proj": inwards, "down_proj": (intermediate, hidden)}
 
 
-def _said(module: nn.Module, *names: str) -> str:
-    return ", ".join(f"{name}={getattr(module, name)!r}" for name in names)
+def _packed(hidden: int, intermediate: int) -> dict[str, tuple[int, int]]:
+    """As in Phi-3."""
+    return {"gate_up_proj": (hidden, 2 * intermediate), "down_proj": (intermediate, hidden)}
 
 
-class SwiGLU(_TwoProjections):
+class SwiGLU(_Block):
     """``down_proj(swish(gate_proj(x)) * up_proj(x))``: Llama's feed-forward block.
 
     ``gate_rounding="storage"`` rounds as the published models do; see :func:`truefuse.swiglu`.
@@ -66,19 +63,15 @@ class SwiGLU(_TwoProjections):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        require("swiglu", gate_rounding=gate_rounding)
-        super().__init__(hidden_size, intermediate_size, bias, device, dtype)
-        self.gate_rounding = gate_rounding
-
-    def extra_repr(self) -> str:
-        return _said(self, "gate_rounding")
+        projections = _two(hidden_size, intermediate_size)
+        super().__init__("swiglu", projections, bias, device, dtype, gate_rounding=gate_rounding)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_proj(x), self.up_proj(x)
         return self.down_proj(swiglu(gate, up, gate_rounding=self.gate_rounding))
 
 
-class GeGLU(_TwoProjections):
+class GeGLU(_Block):
     """``down_proj(gelu(gate_proj(x)) * up_proj(x))``: Gemma's feed-forward block, which has
     ``approximate="tanh"``."""
 
@@ -93,13 +86,16 @@ class GeGLU(_TwoProjections):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        require("geglu", approximate=approximate, gate_rounding=gate_rounding)
-        super().__init__(hidden_size, intermediate_size, bias, device, dtype)
-        self.approximate = approximate
-        self.gate_rounding = gate_rounding
-
-    def extra_repr(self) -> str:
-        return _said(self, "approximate", "gate_rounding")
+        projections = _two(hidden_size, intermediate_size)
+        super().__init__(
+            "geglu",
+            projections,
+            bias,
+            device,
+            dtype,
+            approximate=approximate,
+            gate_rounding=gate_rounding,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_proj(x), self.up_proj(x)
@@ -107,7 +103,7 @@ class GeGLU(_TwoProjections):
         return self.down_proj(hidden)
 
 
-class PackedSwiGLU(_OneProjection):
+class PackedSwiGLU(_Block):
     """SwiGLU on one projection; Phi-3 has ``packing="gate|up"``. See
     :func:`truefuse.swiglu_packed`."""
 
@@ -122,13 +118,16 @@ class PackedSwiGLU(_OneProjection):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        require("swiglu_packed", packing=packing, gate_rounding=gate_rounding)
-        super().__init__(hidden_size, intermediate_size, bias, device, dtype)
-        self.packing = packing
-        self.gate_rounding = gate_rounding
-
-    def extra_repr(self) -> str:
-        return _said(self, "packing", "gate_rounding")
+        projections = _packed(hidden_size, intermediate_size)
+        super().__init__(
+            "swiglu_packed",
+            projections,
+            bias,
+            device,
+            dtype,
+            packing=packing,
+            gate_rounding=gate_rounding,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         packed = self.gate_up_proj(x)
@@ -136,7 +135,7 @@ class PackedSwiGLU(_OneProjection):
         return self.down_proj(hidden)
 
 
-class PackedGeGLU(_OneProjection):
+class PackedGeGLU(_Block):
     """GeGLU on one projection. See :func:`truefuse.geglu_packed`."""
 
     def __init__(
@@ -151,16 +150,17 @@ class PackedGeGLU(_OneProjection):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        require(
-            "geglu_packed", packing=packing, approximate=approximate, gate_rounding=gate_rounding
+        projections = _packed(hidden_size, intermediate_size)
+        super().__init__(
+            "geglu_packed",
+            projections,
+            bias,
+            device,
+            dtype,
+            packing=packing,
+            approximate=approximate,
+            gate_rounding=gate_rounding,
         )
-        super().__init__(hidden_size, intermediate_size, bias, device, dtype)
-        self.packing = packing
-        self.approximate = approximate
-        self.gate_rounding = gate_rounding
-
-    def extra_repr(self) -> str:
-        return _said(self, "packing", "approximate", "gate_rounding")
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = geglu_packed(
