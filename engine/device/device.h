@@ -33,6 +33,7 @@
 #include "truefuse/device/block.h"
 #include "truefuse/device/bulk.h"
 #include "truefuse/device/cluster.h"
+#include "truefuse/device/early.h"
 #include "truefuse/device/index.h"
 #include "truefuse/device/subgroup.h"
 #include "truefuse/device/vote.h"

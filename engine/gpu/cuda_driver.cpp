@@ -30,6 +30,27 @@ constexpr int kFunctionMaxThreadsPerBlock = 0;
 constexpr int kFunctionStaticSharedBytes = 1;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
 constexpr int kCaptureModeRelaxed = 2;
+constexpr unsigned kProgrammaticStreamSerialization = 6;
+
+// Launches that start early may be captured into graphs from CUDA 12.3 on, and devices of compute
+// capability 9 can make them.
+constexpr int kVersionForEarlyStart = 12030;
+constexpr int kMajorForEarlyStart = 9;
+
+struct LaunchAttribute {
+  unsigned id;
+  unsigned padding;
+  union {
+    std::int32_t number;
+    std::array<char, 64> bytes;
+  };
+};
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  CUstream stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
 
 struct Api {
   CUresult (*cuInit)(unsigned);
@@ -48,6 +69,7 @@ struct Api {
   CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
   CUresult (*cuLaunchKernel)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                              unsigned, CUstream, void**, void**);
+  CUresult (*cuLaunchKernelEx)(const LaunchConfig*, CUfunction, void**, void**);  // Or null.
   CUresult (*cuThreadExchangeStreamCaptureMode)(int*);
   CUresult (*cuGetErrorName)(CUresult, const char**);
   CUresult (*cuGetErrorString)(CUresult, const char**);
@@ -71,6 +93,8 @@ class CudaDriver final : public Driver {
     bind(library, "cuFuncGetAttribute", api_.cuFuncGetAttribute);
     bind(library, "cuFuncSetAttribute", api_.cuFuncSetAttribute);
     bind(library, "cuLaunchKernel", api_.cuLaunchKernel);
+    api_.cuLaunchKernelEx =
+        reinterpret_cast<decltype(api_.cuLaunchKernelEx)>(library.find("cuLaunchKernelEx"));
     bind(library, "cuThreadExchangeStreamCaptureMode", api_.cuThreadExchangeStreamCaptureMode);
     bind(library, "cuGetErrorName", api_.cuGetErrorName);
     bind(library, "cuGetErrorString", api_.cuGetErrorString);
@@ -137,6 +161,23 @@ class CudaDriver final : public Driver {
     if (launch.shared_bytes + static_cast<unsigned>(function.static_shared) > 48U << 10U) {
       opt_in(handle, static_cast<int>(launch.shared_bytes));
     }
+    if (launch.starts_early && can_start_early(device)) {
+      LaunchAttribute early{};
+      early.id = kProgrammaticStreamSerialization;
+      early.number = 1;
+      const LaunchConfig config{launch.grid.x,
+                                launch.grid.y,
+                                launch.grid.z,
+                                launch.block.x,
+                                launch.block.y,
+                                launch.block.z,
+                                launch.shared_bytes,
+                                static_cast<CUstream>(stream),
+                                &early,
+                                1};
+      check(api_.cuLaunchKernelEx(&config, handle, parameters, nullptr), "cuLaunchKernelEx");
+      return;
+    }
     check(api_.cuLaunchKernel(handle, launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x,
                               launch.block.y, launch.block.z, launch.shared_bytes,
                               static_cast<CUstream>(stream), parameters, nullptr),
@@ -182,6 +223,16 @@ class CudaDriver final : public Driver {
     check(api_.cuFuncSetAttribute(function, kFunctionMaxDynamicSharedBytes, bytes),
           "cuFuncSetAttribute");
     most = bytes;
+  }
+
+  bool can_start_early(int device) {
+    Context& context = contexts_[static_cast<std::size_t>(device)];
+    std::call_once(context.early_once, [&] {
+      context.can_start_early = api_.cuLaunchKernelEx != nullptr &&
+                                version() >= kVersionForEarlyStart &&
+                                attribute(device, kComputeCapabilityMajor) >= kMajorForEarlyStart;
+    });
+    return context.can_start_early;
   }
 
   /// PyTorch works in the primary context; it is retained once and never released, since kernels
@@ -241,6 +292,8 @@ class CudaDriver final : public Driver {
   struct Context {
     std::once_flag once;
     CUcontext handle = nullptr;
+    std::once_flag early_once;
+    bool can_start_early = false;
   };
 
   std::string path_;

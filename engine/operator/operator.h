@@ -122,6 +122,10 @@ struct Launch {
   Dim3 grid;
   Dim3 block;
   std::uint32_t shared_bytes = 0;  ///< Dynamic shared memory.
+  /// Whether it may begin while the launch before it in the stream ends, on a device that can do
+  /// so. Only for a kernel that begins with tf::wait_for_earlier_launches(), which the simulator
+  /// sees to.
+  bool starts_early = false;
   KernelParameters parameters;
 };
 

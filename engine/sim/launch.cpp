@@ -41,6 +41,7 @@ SimOutcome run(const std::string& executable, const Launch& launch,
   simulated.grid = {launch.grid.x, launch.grid.y, launch.grid.z};
   simulated.block = {launch.block.x, launch.block.y, launch.block.z};
   simulated.shared_bytes = launch.shared_bytes;
+  simulated.starts_early = launch.starts_early;
   for (std::size_t i = 0; i < launch.parameters.size(); ++i) {
     const KernelParameters::Slot& slot = launch.parameters.slot(i);
     if (slot.is_pointer) {

@@ -138,6 +138,7 @@ std::string lay_out(const SimLaunch& launch, const std::vector<SimBuffer>& buffe
   std::copy(launch.grid.begin(), launch.grid.end(), control.grid);
   std::copy(launch.block.begin(), launch.block.end(), control.block_dim);
   control.shared_bytes = launch.shared_bytes;
+  control.starts_early = launch.starts_early ? 1 : 0;
   control.lane_order = options.lane_order;
   control.block_order = options.block_order;
   control.seed = options.seed;
@@ -248,13 +249,14 @@ std::vector<SimAccess> accesses_in(const AnonymousFile& trace, const std::string
 }  // namespace
 
 std::string_view name_of(SimFaultKind kind) {
-  static constexpr std::array<std::string_view, 19> kNames = {
+  static constexpr std::array<std::string_view, 20> kNames = {
       "none",
       "global_read_out_of_bounds",
       "global_write_out_of_bounds",
       "shared_read_out_of_bounds",
       "shared_write_out_of_bounds",
       "shared_read_uninitialised",
+      "access_before_wait",
       "write_to_read_only",
       "misaligned_access",
       "divergent_barrier",

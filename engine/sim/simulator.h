@@ -57,6 +57,7 @@ struct SimLaunch {
   std::array<std::uint32_t, 3> block{1, 1, 1};
   std::uint32_t shared_bytes = 0;  ///< Dynamic shared memory.
   SimParameters parameters;
+  bool starts_early = false;  ///< As in Launch: then the kernel has to wait for those before it.
 };
 
 /// In which order the lanes of a block, and the blocks of a grid, get their turns.

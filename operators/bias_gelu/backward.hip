@@ -3,8 +3,8 @@
 //
 // Tiles as in common/tiles.h. Each thread owns TF_VECTOR neighbouring columns, loads their bias
 // once and walks down rows, TF_ROWS of them in flight at once, with a sum for each column. At the
-// end the threads of a column add their sums in a tree, and the tile's sums are written as one row
-// of partial sums; or as the result, where one tile has all rows.
+// end one thread for each column adds up what the others have found, and the tile's sums are
+// written as one row of partial sums; or as the result, where one tile has all rows.
 //
 // Constants: TF_STAGE (1 gradients, 2 sum), TF_STORAGE (see StorageOf), TF_EXACT, TF_VECTOR,
 // TF_ROWS, TF_SHORT_ROWS (see RowIndexOf), TF_THREADS.
@@ -19,34 +19,36 @@ using Storage = StorageOf<TF_STORAGE>::Type;
 using Value = tf::Compute<Storage>;
 constexpr int kThreads = TF_THREADS;
 
-/// Adds up `count` values of each thread over the threads of a column, which lie 2^threads_x_log2
-/// apart; the sums are those of the threads with thread_y 0. `shared` has room for the block's.
-template <int count>
-TF_DEVICE void add_over_rows(Value* shared, Value (&values)[count],
-                             tf::u32 threads_x_log2 TF_SITE) {
+/// The block's threads, each with a vector of neighbouring columns: `store(column, sum)` for every
+/// column of the tile, once, with its sum over the rows of threads from the first to the last.
+template <int kCount, class Store>
+TF_DEVICE void add_over_rows(tf::Vector<Value, kCount>* shared,
+                             const tf::Vector<Value, kCount>& values, tf::u32 threads_x_log2,
+                             const Store& store TF_SITE) {
   const tf::u32 thread = tf::thread_x();
-  const tf::u32 thread_y = thread >> threads_x_log2;
-  for (tf::u32 half = kThreads >> threads_x_log2 >> 1; half > 0; half /= 2) {
-    // The upper half writes, the lower half adds.
-    if (thread_y >= half && thread_y < 2 * half) {
-      TF_UNROLL for (int i = 0; i < count; ++i) shared[i * kThreads + thread] = values[i];
+  const tf::u32 columns = static_cast<tf::u32>(kCount) << threads_x_log2;
+  shared[thread] = values;
+  tf::block_sync(TF_PASS_SITE_ONLY);
+  const Value* const rows = reinterpret_cast<const Value*>(shared);
+  for (tf::u32 column = thread; column < columns; column += kThreads) {
+    constexpr tf::u32 kAtOnce = 4;  // Rows of threads are a multiple of it.
+    Value sum = 0;
+    for (tf::u32 at = column; at < kThreads * kCount; at += kAtOnce * columns) {
+      TF_UNROLL for (tf::u32 i = 0; i < kAtOnce; ++i) sum += rows[at + i * columns];
     }
-    tf::block_sync(TF_PASS_SITE_ONLY);
-    if (thread_y < half) {
-      TF_UNROLL for (int i = 0; i < count; ++i) {
-        values[i] += shared[i * kThreads + thread + (half << threads_x_log2)];
-      }
-    }
+    store(column, sum);
   }
   tf::block_sync(TF_PASS_SITE_ONLY);  // The next tile writes the same memory.
 }
 
 #if TF_STAGE == 1
 
-// The plan's grid is one round of blocks.
-#define TF_RESIDENT (TF_VECTOR > 1 && TF_ROWS == 1 && TF_SHORT_ROWS ? 1280 / TF_THREADS : 1)
+// So many threads of a multiprocessor the plan counts on (threads_per_multiprocessor).
+#define TF_RESIDENT \
+  (TF_VECTOR > 1 && TF_SHORT_ROWS && TF_ROWS <= 2 ? (TF_ROWS == 1 ? 1280 : 1024) / TF_THREADS : 1)
 
 using Vector = tf::Vector<Storage, TF_VECTOR>;
+using Sums = tf::Vector<Value, TF_VECTOR>;
 constexpr Gelu kForm = TF_EXACT ? Gelu::kExact : Gelu::kTanh;
 
 /// Elements `column` to `column + TF_VECTOR` of a row; `whole` if one access can read them.
@@ -60,11 +62,12 @@ TF_DEVICE Vector load_columns(const Storage* row, tf::i64 column, tf::i64 stride
 TF_KERNEL_RESIDENT(TF_THREADS, TF_RESIDENT)
 void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums,
                         const Storage* grad_out, const Storage* x, const Storage* bias,
-                        tf::i64 rows, tf::i64 hidden, tf::i64 grad_stride, tf::i64 bias_stride,
-                        tf::u32 grad_is_whole, tf::u32 bias_is_whole, tf::u32 threads_x_log2,
-                        tf::u32 rows_each, TileMap tiles, TF_PARAMETER RowMap x_map,
+                        tf::i64 rows, tf::i64 hidden, tf::i64 pitch, tf::i64 grad_stride,
+                        tf::i64 bias_stride, tf::u32 grad_is_whole, tf::u32 bias_is_whole,
+                        tf::u32 threads_x_log2, TileMap tiles, TF_PARAMETER RowMap x_map,
                         TF_PARAMETER RowMap grad_map) {
-  TF_SHARED(Value, shared, kThreads * TF_VECTOR);
+  TF_SHARED(Sums, shared, kThreads);
+  tf::wait_for_earlier_launches();
   const tf::u32 thread_x = tf::thread_x() & ((1u << threads_x_log2) - 1);
   const tf::u32 thread_y = tf::thread_x() >> threads_x_log2;
   const tf::u32 threads_y = kThreads >> threads_x_log2;
@@ -73,12 +76,13 @@ void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums
   for (tf::u32 tile = tf::block_x(); tile < tiles.count; tile += tf::grid_dim_x()) {
     const auto place = place_of<Index>(tiles, tile);
     const Index column = place.column + thread_x * TF_VECTOR;
-    Index row = place.row + thread_y;
-    Value sums[TF_VECTOR] = {};
+    const Index end = static_cast<Index>(rows) - place.row < tiles.rows ? static_cast<Index>(rows)
+                                                                        : place.row + tiles.rows;
+    Sums sums = {};
     if (column < static_cast<Index>(hidden)) {
       const Vector bias_values = load_columns(bias, column, bias_stride, bias_is_whole);
-      for (tf::u32 done = 0; done < rows_each && row < static_cast<Index>(rows); done += TF_ROWS) {
-        const Index rows_left = static_cast<Index>(rows) - row;
+      for (Index row = place.row + thread_y; row < end; row += TF_ROWS * threads_y) {
+        const Index rows_left = end - row;
         Vector x_values[TF_ROWS], grad_values[TF_ROWS];
         TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
           const tf::u32 down = r * threads_y;
@@ -106,48 +110,57 @@ void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums
             }
           }
         }
-        row += TF_ROWS * threads_y;
       }
     }
     if (!partial_sums && !grad_bias) continue;
-    add_over_rows<TF_VECTOR>(shared, sums, threads_x_log2);
-    if (thread_y > 0 || column >= static_cast<Index>(hidden)) continue;
-    TF_UNROLL for (int i = 0; i < TF_VECTOR; ++i) {
+    add_over_rows(shared, sums, threads_x_log2, [&](tf::u32 at, Value sum) {
+      const Index here = place.column + at;
+      if (here >= static_cast<Index>(hidden)) return;
       if (partial_sums) {
-        partial_sums[place.row_tile * hidden + column + i] = sums[i];
+        partial_sums[place.row_tile * pitch + here] = sum;
       } else {
-        grad_bias[column + i] = tf::from_float<Storage>(sums[i]);
+        grad_bias[here] = tf::from_float<Storage>(sum);
       }
-    }
+    });
   }
 }
 
 #else
 
+constexpr int kWide = 16 / sizeof(Value);  // Columns of a thread: one access.
+using Sums = tf::Vector<Value, kWide>;
+
+// Rows of partial sums are `pitch` apart, a multiple of kWide.
 TF_KERNEL(TF_THREADS)
 void bias_gelu_backward_sum(Storage* grad_bias, const Value* partial_sums, tf::i64 row_tiles,
-                            tf::i64 hidden, tf::u32 threads_x_log2, tf::u32 column_tiles) {
-  TF_SHARED(Value, shared, kThreads);
+                            tf::i64 hidden, tf::i64 pitch, tf::u32 threads_x_log2,
+                            tf::u32 column_tiles) {
+  TF_SHARED(Sums, shared, kThreads);
+  tf::wait_for_earlier_launches();
   const tf::u32 thread_x = tf::thread_x() & ((1u << threads_x_log2) - 1);
   const tf::u32 thread_y = tf::thread_x() >> threads_x_log2;
+  const tf::i64 step = kThreads >> threads_x_log2;
   for (tf::u32 tile = tf::block_x(); tile < column_tiles; tile += tf::grid_dim_x()) {
-    const tf::i64 column =
-        static_cast<tf::i64>((static_cast<tf::u64>(tile) << threads_x_log2) + thread_x);
-    Value sums[1] = {};
+    const tf::i64 first =
+        static_cast<tf::i64>(static_cast<tf::u64>(tile) << threads_x_log2) * kWide;
+    const tf::i64 column = first + thread_x * kWide;
+    Sums sums = {};
     if (column < hidden) {
-      constexpr int kAtOnce = 8;
-      const tf::i64 step = kThreads >> threads_x_log2;
+      constexpr int kAtOnce = 4;
       for (tf::i64 row = thread_y; row < row_tiles; row += kAtOnce * step) {
-        Value values[kAtOnce];
+        Sums values[kAtOnce] = {};
         TF_UNROLL for (int i = 0; i < kAtOnce; ++i) {
           const tf::i64 at = row + i * step;
-          values[i] = at < row_tiles ? partial_sums[at * hidden + column] : Value(0);
+          if (at < row_tiles) values[i] = tf::load<kWide>(partial_sums + at * pitch + column);
         }
-        TF_UNROLL for (int i = 0; i < kAtOnce; ++i) sums[0] += values[i];
+        TF_UNROLL for (int i = 0; i < kAtOnce; ++i) {
+          TF_UNROLL for (int k = 0; k < kWide; ++k) sums[k] += values[i][k];
+        }
       }
     }
-    add_over_rows<1>(shared, sums, threads_x_log2);
-    if (thread_y == 0 && column < hidden) grad_bias[column] = tf::from_float<Storage>(sums[0]);
+    add_over_rows(shared, sums, threads_x_log2, [&](tf::u32 at, Value sum) {
+      if (first + at < hidden) grad_bias[first + at] = tf::from_float<Storage>(sum);
+    });
   }
 }
 

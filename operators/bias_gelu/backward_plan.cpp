@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <string>
 
@@ -13,15 +14,14 @@ constexpr const char* kName = "bias_gelu_backward";
 constexpr const char* kGradients = "bias_gelu_backward";
 constexpr const char* kSum = "bias_gelu_backward_sum";
 constexpr int kThreads = 256;
-constexpr std::uint32_t kWidestLog2 = 5;  // Narrow tiles: more rows are summed inside a block.
-constexpr std::int64_t kFewestRows = 4;   // Per thread, so that partial sums are little traffic.
+constexpr std::int64_t kFewestRows = 4;  // Per thread, so that partial sums are little traffic.
 constexpr std::int64_t kMostRows = 1 << 20;
-constexpr std::int64_t kThreadsPerMultiprocessor = 1280;  // TF_RESIDENT in backward.hip.
+constexpr std::int64_t kWideSums = 4;  // Partial sums of one access; of doubles two accesses.
 
-/// Rows per thread whose loads are in flight at once. A vector of grad_out and one of x are two
-/// wide loads already, and further rows would cost registers and so waves.
+/// Rows per thread whose loads are in flight at once, measured on an H200: a second one costs
+/// registers and so waves, and is worth them for half types.
 LaunchPolicy policy_of(DType dtype, bool vectorised, const DeviceFacts& device) {
-  LaunchPolicy policy = device.policy(kName, dtype, {kThreads, 1});
+  LaunchPolicy policy = device.policy(kName, dtype, {kThreads, size_of(dtype) == 2 ? 2 : 1});
   if (!vectorised) policy.rows = 4;
   return policy;
 }
@@ -48,27 +48,59 @@ Variant sum_variant(DType dtype) {
   return variant;
 }
 
-/// Rows that each thread walks over: as many as make one round of blocks, all there at a time. Each
-/// row of tiles costs a row of partial sums, and a second round would leave multiprocessors idle.
+/// What the registers of TF_RESIDENT in backward.hip leave room for.
+std::int64_t threads_per_multiprocessor(const LaunchPolicy& policy) {
+  return policy.rows == 1 ? 1280 : 1024;
+}
+
+/// Log2 of the threads along the columns. Narrow tiles: more rows are summed inside a block, and
+/// there are fewer rows of partial sums.
+std::uint32_t narrow_log2(std::int64_t accesses_per_row, std::uint32_t most) {
+  return std::min<std::uint32_t>(
+      most,
+      static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint64_t>(accesses_per_row) - 1)));
+}
+
+/// Rows that each thread walks over: as many as make one round of blocks, all there at a time,
+/// since each row of tiles costs a row of partial sums; or two rounds, which wait less for the
+/// slowest: for wide types, measured on an H200, and where one round would leave more than a tenth
+/// of the multiprocessors idle.
 std::int64_t rows_each(std::int64_t rows, std::int64_t column_tiles, std::int64_t threads_y,
-                       const LaunchPolicy& policy, const DeviceFacts& device) {
-  const std::int64_t blocks =
-      kThreadsPerMultiprocessor / policy.threads * std::max(device.multiprocessors, 1);
-  const std::int64_t row_tiles = std::max<std::int64_t>(blocks / column_tiles, 1);
-  const std::int64_t each = (rows + threads_y * row_tiles - 1) / (threads_y * row_tiles);
-  return std::clamp((each + policy.rows - 1) / policy.rows * policy.rows,
-                    std::max<std::int64_t>(kFewestRows, policy.rows), kMostRows);
+                       DType dtype, const LaunchPolicy& policy, const DeviceFacts& device) {
+  constexpr std::int64_t kFewestOfTwoRounds = 8;
+  const std::int64_t blocks = threads_per_multiprocessor(policy) / policy.threads *
+                              std::max<std::int64_t>(device.multiprocessors, 1);
+  const auto each_in = [&](std::int64_t rounds) {
+    const std::int64_t row_tiles = std::max<std::int64_t>(rounds * blocks / column_tiles, 1);
+    const std::int64_t each = (rows + threads_y * row_tiles - 1) / (threads_y * row_tiles);
+    return (each + policy.rows - 1) / policy.rows * policy.rows;
+  };
+  const bool fills = blocks / column_tiles * column_tiles * 10 >= blocks * 9;
+  const bool two = (size_of(dtype) > 2 || !fills) && each_in(2) >= kFewestOfTwoRounds;
+  return std::clamp(each_in(two ? 2 : 1), std::max<std::int64_t>(kFewestRows, policy.rows),
+                    kMostRows);
+}
+
+/// Bytes of a partial sum.
+std::int64_t sum_bytes(DType dtype) {
+  return std::max<std::int64_t>(static_cast<std::int64_t>(size_of(dtype)), sizeof(float));
+}
+
+/// From row to row of partial sums.
+std::int64_t pitch_of(std::int64_t hidden) {
+  return (hidden + kWideSums - 1) / kWideSums * kWideSums;
 }
 
 /// The second kernel, which adds up `row_tiles` rows of partial sums.
 void plan_sum(const Call& call, std::int64_t row_tiles, Plan& plan) {
   const TensorView& out = call.outputs[kGradBias];
   const std::int64_t hidden = out.sizes[0];
-  const std::uint32_t log2 = common::threads_x_log2(hidden, kWidestLog2);
-  const common::TileMap tiles =
-      common::cut_into_tiles(kName, 1, hidden, 1, std::int64_t{1} << log2);
+  const auto wide = static_cast<std::int64_t>(common::kAccessBytes / sum_bytes(out.dtype));
+  const std::uint32_t log2 = narrow_log2((hidden + wide - 1) / wide, 3);
+  const common::TileMap tiles = common::cut_into_tiles(kName, 1, hidden, 1, wide << log2);
   Launch& launch = plan.add();
   launch.kernel = kSum;
+  launch.starts_early = true;
   launch.variant = sum_variant(out.dtype);
   launch.grid = {common::blocks_for(tiles, kThreads), 1, 1};
   launch.block = {kThreads, 1, 1};
@@ -80,6 +112,7 @@ void plan_sum(const Call& call, std::int64_t row_tiles, Plan& plan) {
   }
   launch.parameters.add(row_tiles);
   launch.parameters.add(hidden);
+  launch.parameters.add(pitch_of(hidden));
   launch.parameters.add(log2);
   launch.parameters.add(tiles.count);
 }
@@ -115,11 +148,11 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   };
 
   const auto threads = static_cast<std::uint32_t>(policy.threads);
-  const std::uint32_t log2 = common::threads_x_log2((hidden + vector - 1) / vector, kWidestLog2);
+  const std::uint32_t log2 = narrow_log2((hidden + vector - 1) / vector, vectorised ? 4 : 5);
   const std::int64_t threads_y = threads >> log2;
   const std::int64_t tile_columns = (std::int64_t{1} << log2) * vector;
   const std::int64_t each = rows_each(rows.count(), (hidden + tile_columns - 1) / tile_columns,
-                                      threads_y, policy, device);
+                                      threads_y, x.dtype, policy, device);
   const common::TileMap tiles =
       common::cut_into_tiles(kName, rows.count(), hidden, threads_y * each, tile_columns);
   const std::int64_t row_tiles = tiles.count / tiles.column_tiles;
@@ -127,6 +160,7 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
 
   Launch& launch = plan.add();
   launch.kernel = kGradients;
+  launch.starts_early = true;
   launch.variant =
       gradients_variant(x.dtype, call.text(kApproximate) == "none", vector,
                         common::are_short(rows) && common::are_short(grad_rows), policy);
@@ -145,18 +179,17 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   parameters.add(bias.data);
   parameters.add(rows.count());
   parameters.add(hidden);
+  parameters.add(pitch_of(hidden));
   parameters.add(grad_stride);
   parameters.add(bias_stride);
   parameters.add(loads_whole(common::rows_are_vectors(grad, grad_rows, vector), grad_stride));
   parameters.add(loads_whole(common::is_aligned(bias.data), bias_stride));
   parameters.add(log2);
-  parameters.add(static_cast<std::uint32_t>(each));
   parameters.add(tiles);
   parameters.add(common::row_map(kName, "x", rows));
   parameters.add(common::row_map(kName, "grad_out", grad_rows));
   if (!in_parts) return;
-  plan.scratch_bytes = static_cast<std::size_t>(row_tiles * hidden) *
-                       std::max<std::size_t>(size_of(x.dtype), sizeof(float));
+  plan.scratch_bytes = static_cast<std::size_t>(row_tiles * pitch_of(hidden) * sum_bytes(x.dtype));
   plan_sum(call, row_tiles, plan);
 }
 

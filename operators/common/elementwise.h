@@ -58,6 +58,7 @@ struct Place {
 
 template <int kOperands, class Body>
 TF_DEVICE void walk(const Grid<kOperands>& grid, const Body& body) {
+  tf::wait_for_earlier_launches();
   constexpr tf::u32 kRow = TF_THREADS * TF_VECTOR;
   for (tf::u32 tile = tf::block_x(); tile < grid.tiles; tile += tf::grid_dim_x()) {
     const tf::i64 begin = static_cast<tf::i64>(static_cast<tf::u64>(tile) * (TF_ROWS * kRow));
@@ -151,6 +152,7 @@ struct Place {
 
 template <int kOperands, class Body>
 TF_DEVICE void walk(const Grid<kOperands>& grid, const Body& body) {
+  tf::wait_for_earlier_launches();
   const tf::u32 thread_x = tf::thread_x() & ((1u << grid.threads_x_log2) - 1);
   const tf::u32 thread_y = tf::thread_x() >> grid.threads_x_log2;
   const tf::u32 threads_y = tf::block_dim_x() >> grid.threads_x_log2;

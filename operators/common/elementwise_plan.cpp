@@ -239,6 +239,7 @@ void add_elementwise_grid(std::string_view op_name, const Space& space, const El
                 std::to_string(space.dims()) + " separate loops; a GPU kernel walks over at most " +
                 std::to_string(kMaxRowDims + 1) + ". Make them contiguous");
   }
+  launch.starts_early = true;  // walk() in elementwise.h waits.
   switch (space.operands()) {
     case 2:
       return add_grid_for<2>(op_name, space, form, loose, launch);

@@ -7,8 +7,8 @@
 // write their share of it only after the cluster's barrier, when all have read it. The tokens of a
 // call are walked inside the block, and the state is read and written once for all of them.
 //
-//   before the barrier   rows and weights are asked for, then the slots, then the state; every
-//                        thread takes a few channels: convolution and SiLU (inputs.h)
+//   before the barrier   slots, rows and weights are asked for, then the state; every thread takes
+//                        a few channels: convolution and SiLU (inputs.h)
 //   then                 the recurrence (state.h)
 //   after a barrier      subgroups of 32 lanes each take one value head: norm and gate (output.h)
 //
@@ -47,13 +47,14 @@ TF_DEVICE void run(const Step& step) {
   const int tokens = kOneToken ? 1 : sizes.tokens;
   Task task =
       task_number(step, tf::block_x() / TF_SPLIT, static_cast<int>(tf::block_x() % TF_SPLIT));
+  const SlotIndices indices = ask_for_slots(step, task);
   // All that can be asked for while the slots are on their way.
   Inputs inputs[passes(kThreads)];
   TakeIn<kThreads, passes(kThreads)> take_in(inputs, step, thread);
   take_in.ask(task);
   OutputInputs output_inputs;
   if (kOneToken && subgroup < TF_G) output_inputs.read(step, task, subgroup, head_lane);
-  find_slots(task, step);
+  find_slots(task, step, indices);
   if (task.read < 0) {  // Padding: zeros, and nothing else is touched.
     for (int i = subgroup; i < tokens * TF_G; i += kHeadsAtOnce) {
       write_zeros(output_of(step, task, i / TF_G, i % TF_G), head_lane);
@@ -124,6 +125,7 @@ TF_BLOCKS_OF_A_HEAD void gdn_decode_step(
     const void* accepted, RowStrides qkv_strides, RowStrides z_strides, RowStrides b_strides,
     RowStrides a_strides, Index read_strides, Index write_strides, Index accepted_strides,
     Sizes sizes) {
+  tf::wait_for_earlier_launches();
   const Step step = {out,           qkv,
                      z_rows,        b_rows,
                      a_rows,        conv_state,

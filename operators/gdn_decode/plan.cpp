@@ -282,6 +282,7 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
 
   Launch& launch = plan.add();
   launch.kernel = kKernel;
+  launch.starts_early = true;
   launch.variant = variant_of(choice, p.layouts);
   const std::int64_t tasks = p.batch * p.heads.H;
   const std::int64_t blocks = choice.stream ? stream_blocks(tasks, device) : tasks * choice.split;

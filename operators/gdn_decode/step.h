@@ -78,9 +78,23 @@ struct Index {
   tf::i64 batch_stride;
   tf::i32 column_stride, is_64;
 };
-TF_DEVICE tf::i64 index_at(const void* data, const Index& index, tf::i64 sequence, tf::i32 column) {
+// One of them as it lies in memory, so that nothing waits for it before it is used.
+struct RawIndex {
+  tf::u32 low, high;
+
+  TF_DEVICE tf::i64 value(const Index& index) const {
+    return index.is_64 ? static_cast<tf::i64>(static_cast<tf::u64>(high) << 32 | low)
+                       : static_cast<tf::i32>(low);
+  }
+};
+TF_DEVICE RawIndex ask_for_index(const void* data, const Index& index, tf::i64 sequence,
+                                 tf::i32 column) {
   const tf::i64 i = sequence * index.batch_stride + column * index.column_stride;
-  return index.is_64 ? static_cast<const tf::i64*>(data)[i] : static_cast<const tf::i32*>(data)[i];
+  const tf::u32* const words = static_cast<const tf::u32*>(data) + (index.is_64 ? 2 * i : i);
+  return {words[0], index.is_64 ? words[1] : 0};
+}
+TF_DEVICE tf::i64 index_at(const void* data, const Index& index, tf::i64 sequence, tf::i32 column) {
+  return ask_for_index(data, index, sequence, column).value(index);
 }
 
 struct RowStrides {
@@ -138,13 +152,20 @@ TF_DEVICE Task task_number(const Step& step, tf::u32 number, int part) {
   return {static_cast<int>(number % TF_H), part, sequence, sequence, sequence, sequence,
           sizes.history - (TF_TAPS - 1)};
 }
-TF_DEVICE void find_slots(Task& task, const Step& step) {
+struct SlotIndices {
+  RawIndex read, write;
+};
+TF_DEVICE SlotIndices ask_for_slots(const Step& step, const Task& task) {
+  if (!step.read_index) return {};
+  return {ask_for_index(step.read_index, step.read_strides, task.sequence, 0),
+          ask_for_index(step.write_index, step.write_strides, task.sequence, 0)};
+}
+TF_DEVICE void find_slots(Task& task, const Step& step, const SlotIndices& indices) {
   if (!step.read_index) return;
   const Sizes& sizes = step.sizes;
   const tf::i64 sequence = task.sequence;
-  task.read = task.conv_read =
-      slot_of(sizes, index_at(step.read_index, step.read_strides, sequence, 0));
-  task.conv_write = slot_of(sizes, index_at(step.write_index, step.write_strides, sequence, 0));
+  task.read = task.conv_read = slot_of(sizes, indices.read.value(step.read_strides));
+  task.conv_write = slot_of(sizes, indices.write.value(step.write_strides));
   if (sizes.speculative && task.read >= 0) {
     const tf::i64 count = index_at(step.accepted, step.accepted_strides, sequence, 0);
     const bool fits =
@@ -157,7 +178,7 @@ TF_DEVICE void find_slots(Task& task, const Step& step) {
 }
 TF_DEVICE Task task_with_slots(const Step& step, tf::u32 number) {
   Task task = task_number(step, number, 0);
-  find_slots(task, step);
+  find_slots(task, step, ask_for_slots(step, task));
   return task;
 }
 

@@ -24,6 +24,7 @@ struct LaneState : Lane {
   u32 number = 0;  ///< Linear in the block.
   Wait wait = Wait::returned;
   Site site = {"", 0};
+  bool has_waited = false;  ///< For the launches before this one.
   // An exchange in progress.
   int kind = 0, width = 0, operand = 0;
   u64 bits = 0, result = 0;

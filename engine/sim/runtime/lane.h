@@ -56,6 +56,8 @@ void fence();
 
 void block_barrier(Site site);
 
+void wait_for_earlier_launches();
+
 /// The block's dynamic shared memory: exactly as many bytes as the launch asked for.
 void* dynamic_shared();
 

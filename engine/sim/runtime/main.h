@@ -44,6 +44,8 @@ unsigned long long exchange(int kind, int width, unsigned long long bits, int op
 
 void block_barrier(Site site) { wait_for(Wait::barrier, site); }
 
+void wait_for_earlier_launches() { running()->has_waited = true; }
+
 /// What one block can have: on AMD and DCU, and by request on NVIDIA since sm_90.
 inline void check_shared(u64 bytes) {
   const u64 most = (wave == 64 ? 64 : 227) << 10;

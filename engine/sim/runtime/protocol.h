@@ -22,6 +22,7 @@ enum class Fault : u32 {
   shared_read_out_of_bounds,
   shared_write_out_of_bounds,
   shared_read_uninitialised,
+  access_before_wait,  // Of a launch that starts early, before it has waited for those before it.
   write_to_read_only,
   misaligned_access,
   divergent_barrier,       // Lanes of a block wait at different barriers.
@@ -91,6 +92,7 @@ struct Control {
   u32 grid[3];
   u32 block_dim[3];
   u32 shared_bytes;
+  u32 starts_early;
   Order lane_order;
   Order block_order;
   u64 seed;

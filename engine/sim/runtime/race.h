@@ -182,13 +182,29 @@ inline void check_bytes(const void* address, size_t size, bool reads, bool write
   }
 }
 
+/// Before it has waited, a launch that starts early must not use what others may still write.
+inline void check_waited(const void* address, const void* pc) {
+  if (control->starts_early == 0 || running()->has_waited) return;
+  const char* const first = static_cast<const char*>(address);
+  for (u32 i = 0; i < control->buffer_count; ++i) {
+    if (distance(buffers[i], first) > 0 || buffers[i].size == 0) continue;
+    control->report.where.pc = reinterpret_cast<u64>(pc) - 1;
+    fail(Fault::access_before_wait, {"", 0}, nullptr,
+         "byte %zu of buffer %u is used before the lane has waited for the launches before this "
+         "one, which starts early",
+         static_cast<size_t>(first - buffers[i].begin), i);
+  }
+}
+
 inline void race_access(const void* address, size_t size, bool writes, const void* pc) {
   if (!now.is_set) return;  // Before the first lane.
+  check_waited(address, pc);
   give_way_if_interleaved();
   check_bytes(address, size, !writes, writes, pc);
 }
 
 inline void race_atomic(const void* address, size_t size, bool reads, bool writes, const void* pc) {
+  check_waited(address, pc);
   now.is_atomic = true;
   check_bytes(address, size, reads, writes, pc);
   now.is_atomic = false;

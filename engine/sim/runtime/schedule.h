@@ -104,6 +104,7 @@ inline void begin_block(Block& block) {
     LaneState& lane = block.lanes[i];
     lane.block = index;
     lane.wait = Wait::none;
+    lane.has_waited = false;
     lane.known.clear();
     lane.seen.clear();
     lane.announced.clear();

@@ -108,6 +108,39 @@ TEST_F(CudaDriver, LaunchesOnTheGivenStream) {
   EXPECT_EQ(depth(), 0);
 }
 
+TEST_F(CudaDriver, ALaunchStartsEarlyWhereThePlanAllowsItAndTheDeviceCan) {
+  const Function function = driver->load(1, "cubin", "present");
+  Launch planned = launch_of(42);
+  launch(*driver, 1, function, planned, nullptr);
+  EXPECT_EQ(fake.early_launches, 0);
+  planned.starts_early = true;
+  int stream = 0;
+  launch(*driver, 1, function, planned, &stream);
+  EXPECT_EQ(fake.early_launches, 1);
+  EXPECT_EQ(fake.launches, 2);
+  EXPECT_EQ(fake.grid, 7U);
+  EXPECT_EQ(fake.block, 128U);
+  EXPECT_EQ(fake.stream, &stream);
+  EXPECT_EQ(fake.first_parameter, 42);
+  EXPECT_EQ(depth(), 0);
+  fake.launch_result = 1;
+  EXPECT_NE(
+      error_of([&] { launch(*driver, 1, function, planned, nullptr); }).find("cuLaunchKernelEx"),
+      std::string::npos);
+}
+
+TEST_F(CudaDriver, OlderDevicesAndDriversLaunchInTheUsualWay) {
+  Launch planned = launch_of(42);
+  planned.starts_early = true;
+  fake.major = 8;
+  launch(*driver, 0, driver->load(0, "cubin", "present"), planned, nullptr);
+  fake.major = 9;
+  fake.version = 12020;
+  launch(*driver, 1, driver->load(1, "cubin", "present"), planned, nullptr);
+  EXPECT_EQ(fake.launches, 2);
+  EXPECT_EQ(fake.early_launches, 0);
+}
+
 TEST_F(CudaDriver, LargeSharedMemoryIsOptedInto) {
   const Function function = driver->load(0, "cubin", "present");
   Launch planned = launch_of(1);

@@ -27,7 +27,7 @@ int cuInit(unsigned) {
   return 0;
 }
 int cuDriverGetVersion(int* version) {
-  *version = 13000;
+  *version = fake->version;
   return 0;
 }
 int cuDeviceGetCount(int* count) {
@@ -113,6 +113,20 @@ int cuLaunchKernel(void*, unsigned gx, unsigned, unsigned, unsigned bx, unsigned
   if (static_cast<int>(shared) > most) return 1;
   fake->record(gx, bx, shared, stream, parameters);
   return fake->launch_result;
+}
+struct Config {
+  unsigned gx, gy, gz, bx, by, bz, shared;
+  void* stream;
+  const unsigned* attributes;
+  unsigned attribute_count;
+};
+int cuLaunchKernelEx(const Config* config, void* function, void** parameters, void** extra) {
+  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, and its value behind 8 bytes.
+  if (config->attribute_count == 1 && config->attributes[0] == 6 && config->attributes[2] == 1) {
+    ++fake->early_launches;
+  }
+  return cuLaunchKernel(function, config->gx, config->gy, config->gz, config->bx, config->by,
+                        config->bz, config->shared, config->stream, parameters, extra);
 }
 int cuThreadExchangeStreamCaptureMode(int* mode) {
   const int previous = fake->capture_mode;

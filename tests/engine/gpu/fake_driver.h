@@ -8,6 +8,7 @@
 /// loads see the same object through fake_state().
 struct FakeState {
   int major = 9;
+  int version = 13000;  // Of CUDA.
   int launch_result = 0;
   int retained = 0;
   int capture_mode = 0;
@@ -17,6 +18,7 @@ struct FakeState {
   int dynamic_shared = 0;
   int static_shared = 0;
   int launches = 0;
+  int early_launches = 0;
   unsigned grid = 0, block = 0, shared = 0;
   void* stream = nullptr;
   int first_parameter = 0;

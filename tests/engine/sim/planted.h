@@ -18,6 +18,7 @@ struct Planted {
   /// one. FAULT marks the line to be named, SECOND the other place where there are two.
   std::string body;
   std::vector<SimOrder> orders = {SimOrder::forward};  ///< In each of which the fault is found.
+  bool starts_early = false;
 };
 
 using PlantedList = std::vector<Planted>;
@@ -46,7 +47,7 @@ inline std::string source_for(const PlantedList& list, const std::vector<std::st
 /// counters that are 0.
 inline SimOutcome run_planted(const PlantedList& list, const Planted& planted,
                               const std::string& prefix, int wave, const SimOptions& options) {
-  SimLaunch launch{prefix + planted.name, {2, 1, 1}, {128, 1, 1}, 512, {}};
+  SimLaunch launch{prefix + planted.name, {2, 1, 1}, {128, 1, 1}, 512, {}, planted.starts_early};
   launch.parameters.add_pointer(0).add_pointer(1).add(std::uint32_t{256}).add_pointer(2);
   return run(executable(source_for(list, planted.sanitizers), wave, planted.sanitizers), launch,
              {buffer_of(std::vector<float>(256, 1.0f)), buffer_of(std::vector<float>(256)),

@@ -123,6 +123,25 @@ const std::vector<Planted> kPlanted = {
      "tf::block_sync();\n"
      "if (ticket[0] == TF_IF_FAULTY(0, 1)) y[t] = 0.5f * sum;  // FAULT",
      {SimOrder::forward, SimOrder::reverse}},
+    {"MemoryBeforeTheWait",
+     {"race"},
+     SimFaultKind::access_before_wait,
+     "of buffer 0 is used before the lane has waited for the launches before this one",
+     "TF_IF_FAULTY((void)0, tf::wait_for_earlier_launches());\n"
+     "const float read = x[i];  // FAULT\n"
+     "tf::wait_for_earlier_launches();\n"
+     "y[i] = read;",
+     {SimOrder::forward, SimOrder::interleaved},
+     true},
+    {"AtomicBeforeTheWait",
+     {"race"},
+     SimFaultKind::access_before_wait,
+     "byte 4 of buffer 2",
+     "TF_IF_FAULTY((void)0, tf::wait_for_earlier_launches());\n"
+     "tf::atomic_add(counters + 1, 1u);  // FAULT\n"
+     "tf::wait_for_earlier_launches();",
+     {SimOrder::forward},
+     true},
 };
 
 class PlantedRace : public testing::TestWithParam<std::tuple<std::size_t, int>> {};

@@ -63,7 +63,6 @@ std::int64_t constant(const Launch& launch, std::string_view name) {
 }
 
 using common::TileMap;
-constexpr std::size_t kTiles = 8;  // Its place among the kernel's parameters.
 
 template <class T>
 T parameter(const Launch& launch, std::size_t i) {
@@ -71,6 +70,13 @@ T parameter(const Launch& launch, std::size_t i) {
   EXPECT_EQ(launch.parameters.slot(i).size, sizeof value);
   std::memcpy(&value, launch.parameters.data(i), sizeof value);
   return value;
+}
+
+bool is_dense(const Launch& launch) { return constant(launch, "TF_ROW_DIMS") == 0; }
+
+/// Of the rows, or of the vectors where there are no gaps between rows.
+TileMap tiles_of(const Launch& launch) {
+  return parameter<TileMap>(launch, is_dense(launch) ? 3 : 8);
 }
 
 TEST(BiasGeluPlan, EmptyInputLaunchesNothing) {
@@ -120,7 +126,7 @@ TEST(BiasGeluPlan, BiasOfAnyStrideAndAlignmentKeepsTheWideAccessOfX) {
 
 TEST(BiasGeluPlan, LeadingDimensionsMergeWhereOneStrideDescribesThem) {
   const auto is_one_dim = [](FakeCall call) {
-    return constant(call.plan().launches[0], "TF_SHORT_ROWS") == 1;
+    return constant(call.plan().launches[0], "TF_ROW_DIMS") <= 1;
   };
   EXPECT_TRUE(is_one_dim({DType::f32, {2, 3, 4, 8}, {96, 32, 8, 1}}));
   EXPECT_TRUE(is_one_dim({DType::f32, {2, 3, 4, 8}, {192, 64, 16, 1}}));  // Every second row.
@@ -166,8 +172,50 @@ TEST(BiasGeluPlan, EveryVariantItCanAskForIsListed) {
       return named.variant == launch.variant && std::string_view(named.kernel) == launch.kernel;
     }));
   }
-  // Few enough to compile ahead: per dtype and form, four.
-  EXPECT_EQ(listed.size(), 4U * 2U * 4U);
+  for (const DType dtype : dtypes) {
+    for (const char* form : {"tanh", "none"}) {
+      const Plan plan = FakeCall(dtype, {4096, 14336}, {14336, 1}, form).plan();
+      const bool two_rows = std::string_view(form) == "none";
+      EXPECT_EQ(constant(plan.launches[0], "TF_ROWS"), two_rows ? 2 : 1);
+      EXPECT_TRUE(std::any_of(listed.begin(), listed.end(), [&](const auto& named) {
+        return named.variant == plan.launches[0].variant;
+      }));
+    }
+  }
+  // Few enough to compile ahead: per dtype five, and six of the exact form.
+  EXPECT_EQ(listed.size(), 4U * (5U + 6U));
+}
+
+TEST(BiasGeluPlan, RowsWithoutGapsAreOneRunOfVectors) {
+  const auto dense = [](const FakeCall& call) { return is_dense(call.plan().launches[0]); };
+  EXPECT_TRUE(dense({DType::bf16, {3, 5, 64}, {320, 64, 1}}));
+  EXPECT_TRUE(dense({DType::bf16, {1, 64}, {999, 1}}));
+  EXPECT_FALSE(dense({DType::bf16, {3, 64}, {72, 1}}));
+  EXPECT_FALSE(dense({DType::bf16, {3, 5, 64}, {384, 64, 1}}));
+  EXPECT_FALSE(dense({DType::bf16, {3, 9}, {9, 1}}));                        // No vectors.
+  EXPECT_FALSE(dense({DType::bf16, {std::int64_t{1} << 31, 16}, {16, 1}}));  // Too many.
+  FakeCall strided(DType::f32, {4, 8}, {8, 1});
+  strided.set_bias_stride(2);
+  EXPECT_FALSE(dense(strided));
+  FakeCall shifted(DType::f32, {4, 8}, {8, 1});
+  shifted.bias().data = FakeCall::pointer(0x20004);
+  EXPECT_FALSE(dense(shifted));
+
+  for (const std::int64_t hidden : {8, 24, 1024, 14336}) {
+    const Plan plan = FakeCall(DType::bf16, {37, hidden}, {hidden, 1}).plan();
+    const Launch& launch = plan.launches[0];
+    const TileMap vectors = tiles_of(launch);
+    ASSERT_EQ(vectors.count, 37 * hidden / 8);
+    const std::uint64_t threads = std::uint64_t{launch.grid.x} * launch.block.x;
+    EXPECT_GE(threads * static_cast<std::uint64_t>(constant(launch, "TF_ROWS")), vectors.count);
+    for (std::uint32_t at = 0; at < vectors.count; ++at) {
+      const auto row =
+          static_cast<std::uint32_t>(std::uint64_t{at} * vectors.multiplier >> vectors.shift);
+      const std::int64_t column = std::int64_t{at - row * vectors.column_tiles} * vectors.columns;
+      ASSERT_EQ(row * hidden + column, std::int64_t{at} * 8);
+      ASSERT_LT(column, hidden);
+    }
+  }
 }
 
 /// Walks over the launch as the kernel does and counts how often each output element is written,
@@ -187,10 +235,11 @@ TEST(BiasGeluPlan, EveryElementIsWrittenOnceFromItsOwnInput) {
     const Plan plan = call.plan();
     ASSERT_EQ(plan.count, 1U);
     const Launch& launch = plan.launches[0];
+    if (is_dense(launch)) continue;
     const std::int64_t vector = constant(launch, "TF_VECTOR");
     const std::int64_t rows_each = constant(launch, "TF_ROWS");
     const auto log2 = parameter<std::uint32_t>(launch, 7);
-    const auto tiles = parameter<TileMap>(launch, kTiles);
+    const auto tiles = tiles_of(launch);
     std::vector<int> written(static_cast<std::size_t>(outer * inner * hidden), 0);
     ASSERT_LE(launch.grid.x, tiles.count);
     for (std::uint32_t tile = 0; tile < tiles.count; ++tile) {
@@ -230,8 +279,7 @@ TEST(BiasGeluPlan, GridsStayWithinWhatBothVendorsAccept) {
     EXPECT_LT(std::uint64_t{launch.grid.x} * launch.block.x, std::uint64_t{1} << 32U);
     EXPECT_EQ(launch.grid.y, 1U);
     // The tile counter of a block must not wrap before it passes the last tile.
-    EXPECT_LT(std::uint64_t{parameter<TileMap>(launch, kTiles).count} + launch.grid.x,
-              std::uint64_t{1} << 32U);
+    EXPECT_LT(std::uint64_t{tiles_of(launch).count} + launch.grid.x, std::uint64_t{1} << 32U);
   }
 }
 
@@ -241,7 +289,7 @@ TEST(BiasGeluPlan, MultiplyingAndShiftingDividesTileNumbers) {
     const std::int64_t hidden =
         1 + static_cast<std::int64_t>(random() % (round % 2 == 0 ? 5000 : 1U << 31U));
     const Plan plan = FakeCall(DType::bf16, {1, hidden}, {hidden, 1}).plan();
-    const auto tiles = parameter<TileMap>(plan.launches[0], kTiles);
+    const auto tiles = tiles_of(plan.launches[0]);
     for (const std::uint64_t tile :
          {std::uint64_t{0}, std::uint64_t{tiles.column_tiles} - 1,
           std::uint64_t{tiles.column_tiles}, (std::uint64_t{1} << 31U) - 1,
