@@ -7,7 +7,8 @@
 // written as one row of partial sums; or as the result, where one tile has all rows.
 //
 // Constants: TF_STAGE (1 gradients, 2 sum), TF_STORAGE (see StorageOf), TF_EXACT, TF_VECTOR,
-// TF_ROWS, TF_SHORT_ROWS (see RowIndexOf), TF_THREADS.
+// TF_ROWS, TF_WHOLE (grad_out and bias, too, can be read by whole vectors; else the launch says
+// which), TF_SHORT_ROWS (see RowIndexOf), TF_THREADS.
 
 #include "truefuse/device.h"
 #include "truefuse/operators/common/device_arithmetic.h"
@@ -51,9 +52,10 @@ using Vector = tf::Vector<Storage, TF_VECTOR>;
 using Sums = tf::Vector<Value, TF_VECTOR>;
 constexpr Gelu kForm = TF_EXACT ? Gelu::kExact : Gelu::kTanh;
 
-/// Elements `column` to `column + TF_VECTOR` of a row; `whole` if one access can read them.
+/// Elements `column` to `column + TF_VECTOR` of a row; `whole` if one access can read them. Where
+/// that is known only at run time, nothing else is asked for before they are there.
 TF_DEVICE Vector load_columns(const Storage* row, tf::i64 column, tf::i64 stride, tf::u32 whole) {
-  if (whole) return tf::load<TF_VECTOR>(row + column);
+  if (TF_WHOLE || whole) return tf::load<TF_VECTOR>(row + column);
   Vector values;
   TF_UNROLL for (int i = 0; i < TF_VECTOR; ++i) values[i] = row[(column + i) * stride];
   return values;

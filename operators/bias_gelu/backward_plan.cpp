@@ -26,7 +26,7 @@ LaunchPolicy policy_of(DType dtype, bool vectorised, const DeviceFacts& device) 
   return policy;
 }
 
-Variant gradients_variant(DType dtype, bool exact, std::int64_t vector, bool short_rows,
+Variant gradients_variant(DType dtype, bool exact, std::int64_t vector, bool whole, bool short_rows,
                           const LaunchPolicy& policy) {
   Variant variant;
   variant.add(1);
@@ -34,6 +34,7 @@ Variant gradients_variant(DType dtype, bool exact, std::int64_t vector, bool sho
   variant.add(exact ? 1 : 0);
   variant.add(vector);
   variant.add(policy.rows);
+  variant.add(whole ? 1 : 0);
   variant.add(short_rows ? 1 : 0);
   variant.add(policy.threads);
   return variant;
@@ -43,7 +44,7 @@ Variant sum_variant(DType dtype) {
   Variant variant;
   variant.add(2);
   variant.add(common::storage_code(dtype));
-  for (int i = 0; i < 4; ++i) variant.add(1);  // It looks at none of these.
+  for (int i = 0; i < 5; ++i) variant.add(1);  // It looks at none of these.
   variant.add(kThreads);
   return variant;
 }
@@ -120,8 +121,8 @@ void plan_sum(const Call& call, std::int64_t row_tiles, Plan& plan) {
 }  // namespace
 
 std::vector<std::string> constant_names() {
-  return {"TF_STAGE", "TF_STORAGE",    "TF_EXACT",  "TF_VECTOR",
-          "TF_ROWS",  "TF_SHORT_ROWS", "TF_THREADS"};
+  return {"TF_STAGE", "TF_STORAGE", "TF_EXACT",      "TF_VECTOR",
+          "TF_ROWS",  "TF_WHOLE",   "TF_SHORT_ROWS", "TF_THREADS"};
 }
 
 void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
@@ -143,9 +144,9 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   const std::int64_t vector = vectorised ? common::elements_per_access(x.dtype, policy) : 1;
   const std::int64_t bias_stride = hidden > 1 ? bias.strides[0] : 0;
   const std::int64_t grad_stride = hidden > 1 ? grad.strides.back() : 0;
-  const auto loads_whole = [&](bool is_aligned, std::int64_t stride) {
-    return static_cast<std::uint32_t>(stride == 1 && (vector == 1 || is_aligned));
-  };
+  const bool bias_is_whole = bias_stride == 1 && (vector == 1 || common::is_aligned(bias.data));
+  const bool grad_is_whole =
+      grad_stride == 1 && (vector == 1 || common::rows_are_vectors(grad, grad_rows, vector));
 
   const auto threads = static_cast<std::uint32_t>(policy.threads);
   const std::uint32_t log2 = narrow_log2((hidden + vector - 1) / vector, vectorised ? 4 : 5);
@@ -161,9 +162,11 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   Launch& launch = plan.add();
   launch.kernel = kGradients;
   launch.starts_early = true;
-  launch.variant =
-      gradients_variant(x.dtype, call.text(kApproximate) == "none", vector,
-                        common::are_short(rows) && common::are_short(grad_rows), policy);
+  // What is rare is read by the kernel that reads everything.
+  const bool whole = grad_is_whole && bias_is_whole;
+  const bool all_short = whole && common::are_short(rows) && common::are_short(grad_rows);
+  launch.variant = gradients_variant(x.dtype, call.text(kApproximate) == "none", vector, whole,
+                                     all_short, policy);
   launch.grid = {common::blocks_for(tiles, threads), 1, 1};
   launch.block = {threads, 1, 1};
   KernelParameters& parameters = launch.parameters;
@@ -182,8 +185,8 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   parameters.add(pitch_of(hidden));
   parameters.add(grad_stride);
   parameters.add(bias_stride);
-  parameters.add(loads_whole(common::rows_are_vectors(grad, grad_rows, vector), grad_stride));
-  parameters.add(loads_whole(common::is_aligned(bias.data), bias_stride));
+  parameters.add(static_cast<std::uint32_t>(grad_is_whole));
+  parameters.add(static_cast<std::uint32_t>(bias_is_whole));
   parameters.add(log2);
   parameters.add(tiles);
   parameters.add(common::row_map(kName, "x", rows));
@@ -209,14 +212,16 @@ std::vector<Operator::NamedVariant> variants(const DeviceFacts& device) {
     const std::string name(short_name(dtype));
     for (const bool exact : {false, true}) {
       for (const bool vectorised : {true, false}) {
-        for (const bool short_rows : {true, false}) {
-          const LaunchPolicy policy = policy_of(dtype, vectorised, device);
-          const std::int64_t vector = vectorised ? common::elements_per_access(dtype, policy) : 1;
-          add(name + (exact ? " none" : " tanh") + (vectorised ? " vector" : " element") +
-                  (short_rows ? "" : " rows-nd"),
-              kGradients, gradients_variant(dtype, exact, vector, short_rows, policy),
+        const LaunchPolicy policy = policy_of(dtype, vectorised, device);
+        const std::int64_t vector = vectorised ? common::elements_per_access(dtype, policy) : 1;
+        const auto add_form = [&](const char* label, bool whole, bool short_rows) {
+          add(name + (exact ? " none" : " tanh") + (vectorised ? " vector" : " element") + label,
+              kGradients, gradients_variant(dtype, exact, vector, whole, short_rows, policy),
               vectorised && short_rows, policy.threads);
-        }
+        };
+        add_form("", true, true);
+        add_form(" rows-nd", true, false);
+        add_form(" any strides", false, false);
       }
     }
     add(name + " sum", kSum, sum_variant(dtype), true, kThreads);

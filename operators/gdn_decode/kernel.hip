@@ -47,14 +47,15 @@ TF_DEVICE void run(const Step& step) {
   const int tokens = kOneToken ? 1 : sizes.tokens;
   Task task =
       task_number(step, tf::block_x() / TF_SPLIT, static_cast<int>(tf::block_x() % TF_SPLIT));
-  const SlotIndices indices = ask_for_slots(step, task);
+  const AskedIndex read(step.read_index, step.read_strides, task.sequence);
+  const AskedIndex write(step.write_index, step.write_strides, task.sequence);
   // All that can be asked for while the slots are on their way.
   Inputs inputs[passes(kThreads)];
   TakeIn<kThreads, passes(kThreads)> take_in(inputs, step, thread);
   take_in.ask(task);
   OutputInputs output_inputs;
   if (kOneToken && subgroup < TF_G) output_inputs.read(step, task, subgroup, head_lane);
-  find_slots(task, step, indices);
+  if (step.read_index) find_slots(task, step, read.value(), write.value());
   if (task.read < 0) {  // Padding: zeros, and nothing else is touched.
     for (int i = subgroup; i < tokens * TF_G; i += kHeadsAtOnce) {
       write_zeros(output_of(step, task, i / TF_G, i % TF_G), head_lane);

@@ -78,24 +78,31 @@ struct Index {
   tf::i64 batch_stride;
   tf::i32 column_stride, is_64;
 };
-// One of them as it lies in memory, so that nothing waits for it before it is used.
-struct RawIndex {
-  tf::u32 low, high;
-
-  TF_DEVICE tf::i64 value(const Index& index) const {
-    return index.is_64 ? static_cast<tf::i64>(static_cast<tf::u64>(high) << 32 | low)
-                       : static_cast<tf::i32>(low);
-  }
-};
-TF_DEVICE RawIndex ask_for_index(const void* data, const Index& index, tf::i64 sequence,
-                                 tf::i32 column) {
-  const tf::i64 i = sequence * index.batch_stride + column * index.column_stride;
-  const tf::u32* const words = static_cast<const tf::u32*>(data) + (index.is_64 ? 2 * i : i);
-  return {words[0], index.is_64 ? words[1] : 0};
-}
 TF_DEVICE tf::i64 index_at(const void* data, const Index& index, tf::i64 sequence, tf::i32 column) {
-  return ask_for_index(data, index, sequence, column).value(index);
+  const tf::i64 i = sequence * index.batch_stride + column * index.column_stride;
+  return index.is_64 ? static_cast<const tf::i64*>(data)[i] : static_cast<const tf::i32*>(data)[i];
 }
+
+// A sequence's first index as it lies in memory, so that nothing waits for it before it is used.
+class AskedIndex {
+ public:
+  TF_DEVICE AskedIndex(const void* data, const Index& index, tf::i64 sequence)
+      : is_64_(index.is_64), low_(0), high_(0) {
+    if (!data) return;
+    const tf::i64 i = sequence * index.batch_stride;
+    const tf::u32* const words = static_cast<const tf::u32*>(data) + (is_64_ ? 2 * i : i);
+    low_ = words[0];
+    if (is_64_) high_ = words[1];
+  }
+  TF_DEVICE tf::i64 value() const {
+    return is_64_ ? static_cast<tf::i64>(static_cast<tf::u64>(high_) << 32 | low_)
+                  : static_cast<tf::i32>(low_);
+  }
+
+ private:
+  tf::i32 is_64_;
+  tf::u32 low_, high_;
+};
 
 struct RowStrides {
   tf::i64 batch;
@@ -152,20 +159,12 @@ TF_DEVICE Task task_number(const Step& step, tf::u32 number, int part) {
   return {static_cast<int>(number % TF_H), part, sequence, sequence, sequence, sequence,
           sizes.history - (TF_TAPS - 1)};
 }
-struct SlotIndices {
-  RawIndex read, write;
-};
-TF_DEVICE SlotIndices ask_for_slots(const Step& step, const Task& task) {
-  if (!step.read_index) return {};
-  return {ask_for_index(step.read_index, step.read_strides, task.sequence, 0),
-          ask_for_index(step.write_index, step.write_strides, task.sequence, 0)};
-}
-TF_DEVICE void find_slots(Task& task, const Step& step, const SlotIndices& indices) {
-  if (!step.read_index) return;
+// `read` and `write`: the sequence's first indices.
+TF_DEVICE void find_slots(Task& task, const Step& step, tf::i64 read, tf::i64 write) {
   const Sizes& sizes = step.sizes;
   const tf::i64 sequence = task.sequence;
-  task.read = task.conv_read = slot_of(sizes, indices.read.value(step.read_strides));
-  task.conv_write = slot_of(sizes, indices.write.value(step.write_strides));
+  task.read = task.conv_read = slot_of(sizes, read);
+  task.conv_write = slot_of(sizes, write);
   if (sizes.speculative && task.read >= 0) {
     const tf::i64 count = index_at(step.accepted, step.accepted_strides, sequence, 0);
     const bool fits =
@@ -178,7 +177,9 @@ TF_DEVICE void find_slots(Task& task, const Step& step, const SlotIndices& indic
 }
 TF_DEVICE Task task_with_slots(const Step& step, tf::u32 number) {
   Task task = task_number(step, number, 0);
-  find_slots(task, step, ask_for_slots(step, task));
+  if (!step.read_index) return task;
+  find_slots(task, step, index_at(step.read_index, step.read_strides, task.sequence, 0),
+             index_at(step.write_index, step.write_strides, task.sequence, 0));
   return task;
 }
 
