@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import json
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -20,7 +22,7 @@ from typer.testing import CliRunner
 from truefuse import ab
 from truefuse.ab.experiment import Experiment
 from truefuse.cli import app
-from truefuse.integrations.transformers import experiments, tiny
+from truefuse.integrations.transformers import decoding, experiments, tiny
 
 TOKENS = 256 if os.environ.get("TRUEFUSE_FULL") == "1" else 8
 GDN = [name for name in tiny.MODELS if "gdn_decode" in tiny.MODELS[name].operators]
@@ -99,6 +101,18 @@ def test_an_accepted_model_is_timed_and_its_gain_compared_with_the_share():
     assert performance["metrics"]["tpot"]["baseline"]["requests"] == 20
     amdahl = performance["amdahl"]
     assert 0 < amdahl["share"] < 1 and amdahl["predicted"] <= amdahl["most"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_of_equal_logits_a_timed_pass_chooses_the_one_that_was_judged(dtype):
+    """topk and argmax do not agree on which of them is first."""
+    logits = torch.zeros(1, 48, dtype=dtype)
+    seen = ab.Request("r0", [1], 1, observe=True)
+    for one, other in itertools.combinations(range(48), 2):
+        logits.zero_()[0, [one, other]] = 9.0
+        judged = decoding.chosen(logits, None, seen, 0)
+        timed = decoding.chosen(logits, None, replace(seen, observe=False), 0)
+        assert judged.token == judged.preferred == timed.token and judged.margin == 0
 
 
 @DTYPES

@@ -68,15 +68,17 @@ def chosen(logits: Tensor, cache: Any, request: Request, position: int) -> Step:
     observed. Copies take turns: a kernel that is right in the first row alone is seen."""
     row = position % len(logits)
     logits = logits[row]
+    if request.forced and not request.observe:
+        return Step(request.forced[position])
+    # Of equal logits topk may put another first than argmax does: both kinds of pass ask argmax.
+    preferred = int(logits.argmax())
+    token = request.forced[position] if request.forced else preferred
     if not request.observe:
-        token = request.forced[position] if request.forced else int(logits.argmax())
         return Step(token)
     logits = logits.double()
     best = logits.topk(2)
     if not torch.isfinite(best.values[0]):
         raise RuntimeError(f"the logits of token {position} are not finite: {best.values.tolist()}")
-    preferred = int(best.indices[0])
-    token = request.forced[position] if request.forced else preferred
     return Step(
         token,
         margin=float(best.values[0] - best.values[1]),
