@@ -7,6 +7,8 @@ import json
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.profiler import ProfilerActivity
 from typer.testing import CliRunner
 
@@ -140,6 +142,71 @@ def test_device_time_belongs_to_the_operator_that_launched_it(tmp_path):
     assert found.device == "gpu" and found.seconds == pytest.approx(100e-6)
     (group,) = profile_chains.groups(found)
     assert group.share == pytest.approx(0.5) and group.saved == 2 * TENSOR
+
+
+def seconds_by_name(events):
+    found = profile_trace.from_events(events)
+    times = {}
+    for op in found.ops:
+        times[op.name] = times.get(op.name, 0.0) + op.seconds * 1e6
+    assert found.seconds == pytest.approx(sum(times.values()) * 1e-6)
+    return {name: pytest.approx(time) for name, time in times.items()}
+
+
+def test_time_on_the_device_is_counted_once_and_none_is_lost():
+    """As of a model part of which is a replayed graph: its kernels name no operator, or one that is not here."""
+    stray = [
+        event("replayed", 200, 60, "kernel"),
+        event("replayed", 260, 30, "kernel", **{"External id": 0}),
+        event("triton_", 290, 10, "kernel", **{"External id": 77}),
+    ]
+    nameless = [event("aten::sub", 40, 5, "cpu_op"), event("aten::div", 50, 5, "cpu_op")]
+    again = event("aten::mul", 60, 5, "cpu_op", **{"External id": 1})
+    assert seconds_by_name([*gpu_trace(), *stray, *nameless, again]) == {
+        "add": 30,
+        "relu": 20,
+        "mm": 50,
+        "replayed": 90,
+        "triton_": 10,
+    }
+
+
+def test_events_of_another_tool_are_counted_without_what_is_within_them():
+    events = [event("step", 0, 100, "api"), event("launch", 10, 80, "api")]
+    events += [event("copy", 20, 30, "api"), event("late", 95, 20, "api")]
+    assert seconds_by_name(events) == {"step": 15, "launch": 50, "copy": 30, "late": 20}
+
+
+ODD = st.none() | st.booleans() | st.integers(-2, 4) | st.text(max_size=2)
+ODD = st.recursive(ODD, lambda inner: st.lists(inner, max_size=2), max_leaves=3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    fields=st.lists(
+        st.fixed_dictionaries(
+            {
+                "args": ODD
+                | st.fixed_dictionaries(
+                    {},
+                    optional={key: ODD for key in ("External id", "Input Dims", "Input type")},
+                )
+            },
+            optional={key: ODD for key in ("pid", "tid", "name")},
+        ),
+        min_size=3,
+        max_size=3,
+    )
+)
+def test_odd_fields_of_a_trace_break_nothing(fields):
+    usual = [event("aten::add", 0, 5, "cpu_op"), event("aten::relu", 1, 3, "cpu_op")]
+    usual.append(event("k", 9, 5, "kernel"))
+    events = [{**one, **odd} for one, odd in zip(usual, fields, strict=True)]
+    for trace in (events, events[:2], events[2:]):
+        found = profile_trace.from_events(trace)
+        # The second is within the first only where both are of one thread.
+        assert found.seconds in (pytest.approx(5e-6), pytest.approx(8e-6))
+        assert all(group.saved > 0 and 0 < group.share <= 1 for group in profile_chains.groups(found))
 
 
 def invoke(*arguments):
