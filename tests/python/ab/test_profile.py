@@ -204,8 +204,8 @@ def test_odd_fields_of_a_trace_break_nothing(fields):
     events = [{**one, **odd} for one, odd in zip(usual, fields, strict=True)]
     for trace in (events, events[:2], events[2:]):
         found = profile_trace.from_events(trace)
-        # The second is within the first only where both are of one thread.
-        assert found.seconds in (pytest.approx(5e-6), pytest.approx(8e-6))
+        # Two threads' operators are not within one another, and one of unknown name stands for nothing.
+        assert found.seconds in [pytest.approx(time * 1e-6) for time in (3, 5, 8)]
         assert all(group.saved > 0 and 0 < group.share <= 1 for group in profile_chains.groups(found))
 
 
