@@ -64,12 +64,13 @@ def of_loaded(
     batch: int = 1,
     **options: Any,
 ) -> Experiment:
-    """Of a model that is at hand; each request is decoded `batch` times together; `options` go to `use`.
+    """Of a model that is at hand; each request is decoded together with the `batch` - 1 after it; `options`
+    go to `use`.
     Raises ExperimentError."""
     short = [request for request in requests if request.max_tokens < batch]
     if short:
         raise ExperimentError(
-            f"batch {batch}: {short[0].name} has {short[0].max_tokens} tokens, and each judges one copy in "
+            f"batch {batch}: {short[0].name} has {short[0].max_tokens} tokens, and each judges one row in "
             f"turn, so some would go unseen. Decode at least {batch} tokens"
         )
     try:
@@ -78,14 +79,15 @@ def of_loaded(
     except RuntimeError as error:
         raise ExperimentError(str(error)) from error
     swapped = decoding.Swapped(model, ops, **options)
-    baseline = decoding.side("baseline", model, hits=swapped.hits, batch=batch)
-    candidate = decoding.side("candidate", model, swapped.active, swapped.hits, batch)
+    rows = {"batch": batch, "prompts": [request.prompt for request in requests]}
+    baseline = decoding.side("baseline", model, hits=swapped.hits, **rows)
+    candidate = decoding.side("candidate", model, swapped.active, swapped.hits, **rows)
     candidate = replace(candidate, operators=ops)
 
     def rounded() -> Any:
         return decoding.rounded_otherwise(model, layers)
 
-    equivalent = decoding.side("equivalent", model, rounded, batch=batch)
+    equivalent = decoding.side("equivalent", model, rounded, **rows)
     return Experiment(
         name=f"{name} with {', '.join(ops)}",
         baseline=baseline,
