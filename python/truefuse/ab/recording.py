@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -127,7 +128,8 @@ def _wrong(one: Recording) -> str | None:
         counts = (entry["count"], *(entry["tokens"] or ()))
         if not all(count is None or type(count) is int for count in counts):
             return "count"
-        if not all(type(time) in (int, float) for time in (*entry["times"], entry["total"])):
+        times = (*entry["times"], entry["total"])
+        if not all(type(time) in (int, float) and 0 < time < math.inf for time in times):
             return "time"
     return None
 

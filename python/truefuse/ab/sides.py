@@ -117,9 +117,11 @@ def _of_type(value: object) -> str:
 
 def _finish(device: torch.device) -> None:
     """What is queued belongs to the token before: a recorded token (mode "forced") is there before the
-    device has computed anything."""
+    device has computed anything. Sides may use a GPU of which nobody said `device`."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    elif torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def _play_one(side: Side, request: Request, device: torch.device, state_bytes: int) -> Played:

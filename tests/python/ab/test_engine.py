@@ -256,11 +256,14 @@ def test_a_candidate_that_changes_while_it_is_timed_is_rejected():
     assert not speaks_of_speed(data["gates"])
 
 
-def test_a_token_is_there_when_the_device_has_computed_it(monkeypatch):
-    """A recorded token is known before: a clock that does not wait would time the queueing alone."""
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_a_token_is_there_when_the_device_has_computed_it(monkeypatch, device):
+    """A recorded token is known before: a clock that does not wait would time the queueing alone,
+    as one would that takes sides on a GPU for the "cpu" of an argument that was left out."""
     happened = []
     clock = lambda: happened.append("clock") or 0.0  # noqa: E731
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: happened.append("waited"))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *device: happened.append("waited"))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 0)
     monkeypatch.setattr("truefuse.ab.sides.time.perf_counter", clock)
@@ -272,7 +275,7 @@ def test_a_token_is_there_when_the_device_has_computed_it(monkeypatch):
         return "length"
 
     request = ab.Request("r", [1], 2, forced=[3, 4])
-    play(ab.Side("recorded", run), [request], torch.device("cuda"))
+    play(ab.Side("recorded", run), [request], torch.device(device))
     assert happened == [
         "waited", "clock", "queued", "waited", "clock", "queued", "waited", "clock", "waited", "clock",
     ]  # fmt: skip

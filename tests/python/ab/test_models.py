@@ -128,6 +128,16 @@ def test_random_weights_in_forced_mode(name, dtype):
     assert numbers["candidate"]["widest_flip"] <= 3 * numbers["equivalent"]["margin"]
 
 
+def test_a_model_in_a_half_type_keeps_the_frequencies_of_its_positions(tmp_path, monkeypatch):
+    monkeypatch.setattr(tiny, "trained", lambda name, seed: copy.deepcopy(trained(name)))
+    trained("tiny-llama").save_pretrained(tmp_path)
+    wanted = trained("tiny-llama").model.rotary_emb.inv_freq
+    for name in ("tiny-llama", str(tmp_path)):
+        model, _ = experiments._load(name, "cpu", "bfloat16", 1, 0)
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+        assert torch.equal(model.model.rotary_emb.inv_freq, wanted)
+
+
 def test_the_command_trains_judges_and_reports(tmp_path, monkeypatch):
     monkeypatch.setattr(tiny, "trained", trained)
     report = tmp_path / "ab.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 import time
 from contextlib import contextmanager
@@ -271,6 +272,8 @@ def test_any_answer_is_taken_or_refused_in_words(pieces):
         {"passes": [[{"text": 3}]]},
         {"total": "long"},
         {"times": [None]},
+        {"times": [math.nan]},
+        {"total": 0},
         {"tokens": "abc"},
         {"count": 1.5},
     ],
