@@ -155,7 +155,7 @@ class _Lab:
         """What the gate found. An exception is no verdict."""
         try:
             result = gate()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             sentence = f"could not be judged: {type(error).__name__}: {error}"
             trace = traceback.format_exc()
             result = Result(name, Status.UNKNOWN, "gate-error", sentence, traceback=trace)

@@ -103,6 +103,13 @@ def stops_early(request: ab.Request) -> Iterator[ab.Step]:
     return "eos"
 
 
+def leaves(request: ab.Request) -> Iterator[ab.Step]:
+    """What a program does that has found its input to be all right: the exit status is an acceptance's."""
+    for step, _ in zip(Toy().run(request), range(3), strict=False):
+        yield step
+    raise SystemExit(0)
+
+
 def other_stop(request: ab.Request) -> Iterator[ab.Step]:
     yield from Toy().run(request)
     return "eos"
@@ -116,7 +123,7 @@ def fails_late(request: ab.Request) -> Iterator[ab.Step]:
 
 
 @pytest.mark.parametrize(
-    ("run", "kind"), [(stops_early, "length"), (other_stop, "stop"), (fails_late, "error")]
+    ("run", "kind"), [(stops_early, "length"), (other_stop, "stop"), (fails_late, "error"), (leaves, "error")]
 )
 def test_lengths_stop_reasons_and_failures_are_differences(run, kind):
     baseline, candidate = sides(Toy(), "toy")
@@ -124,6 +131,16 @@ def test_lengths_stop_reasons_and_failures_are_differences(run, kind):
     # Hits that do not grow are no hits; the trajectory is judged all the same.
     assert data["verdict"] == "REJECT"
     assert gate(data, "trajectory")["numbers"]["differences"][0]["kind"] == kind
+
+
+def test_a_side_that_cannot_be_entered_without_leaving_is_unknown():
+    baseline, candidate = sides(Toy())
+
+    def entered():
+        raise SystemExit(0)
+
+    report = ab.run(baseline, replace(candidate, active=entered), REQUESTS)
+    assert report.exit_code == 3 and gate(checked(report), "ran")["reason"] == "gate-error"
 
 
 def test_a_baseline_that_does_not_repeat_itself_judges_nobody():

@@ -265,6 +265,8 @@ DAMAGED = DAMAGED[:12] + bytes(8) + DAMAGED[20:]
         ("a.json.gz", DAMAGED, "compressed by gzip"),
         ("a.py", "x = 1", "defines no call()"),
         ("a.py", "1/0", "ZeroDivisionError"),
+        ("a.py", "exit(0)", "ends the program, with sys.exit(0)"),
+        ("a.py", "def call():\n    raise SystemExit(0)", "raised SystemExit"),
         ("a.py", "def call():\n    raise ValueError('no data')", "no data"),
     ],
 )
