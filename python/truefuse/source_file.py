@@ -30,6 +30,8 @@ def run(path: Path) -> ModuleType:
     except BaseException as error:
         del sys.modules[module.__name__]
         if isinstance(error, SystemExit):
-            raise RuntimeError(f"the file ends the program, with sys.exit({error.code!r})") from error
+            raise RuntimeError(
+                f"the file ends the program, with sys.exit({error.code!r})"
+            ) from error
         raise
     return module

@@ -79,7 +79,9 @@ def _measured_alike(rounds: Rounds) -> Rounds:
     known = [None not in first for first in firsts]
 
     def alike(timing: Timing) -> Timing:
-        kept = [first if all_know else None for first, all_know in zip(timing.first, known, strict=True)]
+        kept = [
+            first if all_know else None for first, all_know in zip(timing.first, known, strict=True)
+        ]
         return replace(timing, first=kept)
 
     return [(alike(a1), alike(b1), alike(b2), alike(a2)) for a1, b1, b2, a2 in rounds]

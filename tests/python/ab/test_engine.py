@@ -123,7 +123,8 @@ def fails_late(request: ab.Request) -> Iterator[ab.Step]:
 
 
 @pytest.mark.parametrize(
-    ("run", "kind"), [(stops_early, "length"), (other_stop, "stop"), (fails_late, "error"), (leaves, "error")]
+    ("run", "kind"),
+    [(stops_early, "length"), (other_stop, "stop"), (fails_late, "error"), (leaves, "error")],
 )
 def test_lengths_stop_reasons_and_failures_are_differences(run, kind):
     baseline, candidate = sides(Toy(), "toy")

@@ -206,7 +206,9 @@ def test_odd_fields_of_a_trace_break_nothing(fields):
         found = profile_trace.from_events(trace)
         # Two threads' operators are not within one another, and one of unknown name stands for nothing.
         assert found.seconds in [pytest.approx(time * 1e-6) for time in (3, 5, 8)]
-        assert all(group.saved > 0 and 0 < group.share <= 1 for group in profile_chains.groups(found))
+        assert all(
+            group.saved > 0 and 0 < group.share <= 1 for group in profile_chains.groups(found)
+        )
 
 
 def invoke(*arguments):

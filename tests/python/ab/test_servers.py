@@ -352,7 +352,9 @@ def test_an_answer_that_arrives_at_once_has_no_first_token(tmp_path):
     """A proxy that collects the stream: every token arrives with the last one."""
     with four(tmp_path, repeat=4) as found:
         pass
-    together = [[{**entry, "times": [entry["total"]] * 8} for entry in one] for one in found[2].passes]
+    together = [
+        [{**entry, "times": [entry["total"]] * 8} for entry in one] for one in found[2].passes
+    ]
     found[2] = replace(found[2], passes=together)
     metrics = checked(recorded.compare(found))["performance"]["metrics"]
     assert metrics["ttft"] is None and metrics["tpot"] is None and metrics["throughput"]
@@ -384,7 +386,7 @@ def test_recordings_that_ran_at_the_same_time_are_not_compared(tmp_path):
         pass
     for entry in found[0].passes[0]:
         entry["total"] = 3600
-    with pytest.raises(recorded.NotComparable, match="b1 was begun at .* before it still ran"):
+    with pytest.raises(recorded.NotComparable, match=r"b1 was begun at .* before it still ran"):
         recorded.compare(found)
 
 

@@ -172,7 +172,9 @@ def test_a_forward_that_was_put_over_an_operators_is_not_taken_away():
     kept = layers[1].forward
     layers[1].forward = lambda x: kept(x)
     del layers[2].forward  # somebody has been here already
-    with pytest.raises(RuntimeError, match=r"forward was put over .* in transformer\.h\.1\.mlp and"):
+    with pytest.raises(
+        RuntimeError, match=r"forward was put over .* in transformer\.h\.1\.mlp and"
+    ):
         swap.restore()
     assert [("forward" in vars(layer)) for layer in layers] == [False, True, False]
     layers[1].forward = kept
@@ -257,7 +259,7 @@ class LlamaMLP(torch.nn.Module):
 
 def test_a_class_that_only_has_the_name_is_left_alone():
     model = torch.nn.ModuleList([LlamaMLP()])
-    with pytest.raises(RuntimeError, match="LlamaMLP is not transformers' own but of .*test_swap"):
+    with pytest.raises(RuntimeError, match=r"LlamaMLP is not transformers' own but of .*test_swap"):
         used(model, "swiglu")
     model = built("tiny-llama")
     model.model.layers[1].mlp.__class__ = type("LlamaMLP", (type(model.model.layers[1].mlp),), {})
@@ -294,7 +296,11 @@ def adapted(mlp):
         ("tiny-gpt2", "bias_gelu", lambda model: hooked(model.transformer.h[1].mlp.act)),
         ("tiny-gpt2", "bias_gelu", lambda model: adapted(model.transformer.h[1].mlp)),
         ("tiny-llama", "swiglu", lambda model: hooked(model.model.layers[1].mlp.act_fn)),
-        ("tiny-qwen3.5", "gdn_decode", lambda model: hooked(model.model.layers[1].linear_attn.norm)),
+        (
+            "tiny-qwen3.5",
+            "gdn_decode",
+            lambda model: hooked(model.model.layers[1].linear_attn.norm),
+        ),
     ],
 )
 def test_what_is_attached_after_the_swap_is_not_left_out(name, op, change):

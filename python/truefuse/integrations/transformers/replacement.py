@@ -66,9 +66,7 @@ def other_forward(module: nn.Module) -> str | None:
     """Its forward is not its class'."""
     kind = type(module).__name__
     if hasattr(module, "_hf_hook"):
-        return (
-            f"hooks of accelerate are attached to this {kind} (device_map?), and would not be called"
-        )
+        return f"hooks of accelerate are attached to this {kind} (device_map?), and would not be called"
     if "forward" in module.__dict__:
         return (
             f"the forward of this {kind} has been replaced already, as transformers' own kernel mapping does: "

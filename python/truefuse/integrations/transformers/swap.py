@@ -52,7 +52,11 @@ class Swap:
         Raises RuntimeError if others have put their forward over an operator's (hooks of accelerate do):
         taking theirs away would break what they will restore. Once it is gone, call this again.
         """
-        self._in = [(name, module, forward) for name, module, forward in self._in if not _take_out(module, forward)]
+        self._in = [
+            (name, module, forward)
+            for name, module, forward in self._in
+            if not _take_out(module, forward)
+        ]
         if self._in:
             names = [name for name, _, _ in self._in]
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
