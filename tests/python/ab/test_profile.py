@@ -75,6 +75,23 @@ def test_two_kernels_that_would_wait_for_each_other_are_not_made():
     assert not any((other, one) in apart for one, other in apart)
 
 
+def test_memory_that_is_used_again_is_no_data_flow():
+    """Where a freed result was, there may be something soon that no operator has made."""
+    memory = bytearray(TENSOR)
+
+    def call():
+        torch.neg(X, out=torch.frombuffer(memory, dtype=torch.float32).view(64, 64))
+        memory[:] = bytes(TENSOR)
+        return torch.frombuffer(memory, dtype=torch.float32).view(64, 64) * 2
+
+    assert chains_of(call) == {}
+
+
+def test_tensors_without_elements_pass_nothing_on():
+    none, other = torch.empty(0), torch.empty(0)
+    assert chains_of(lambda: (torch.relu(none), torch.tanh(other))) == {}
+
+
 def test_views_and_in_place_operators_do_not_break_a_chain():
     def call():
         v = (X + B).t()
