@@ -111,7 +111,7 @@ class Static:
         self.device = next(model.parameters()).device
         self.cache = StaticCache(config=model.config, max_cache_len=length)
         self.token = torch.ones((batch, 1), dtype=torch.long, device=self.device)
-        self.prefill([1] * PROMPT)
+        self.prefill([[1] * PROMPT] * batch)
         self.replay, self.logits = captured(lambda: self.logits_of(self.token), self.device)
 
     def logits_of(self, ids: Tensor) -> Tensor:
@@ -119,13 +119,13 @@ class Static:
             found = self.model(input_ids=ids, use_cache=True, **{decoding.CACHE: self.cache})
         return found.logits[:, -1]
 
-    def prefill(self, prompt: list[int]) -> Tensor:
+    def prefill(self, rows: list[list[int]]) -> Tensor:
         self.cache.reset()
-        batch = len(self.token)
-        return self.logits_of(torch.tensor([prompt] * batch, device=self.device))
+        return self.logits_of(torch.tensor(rows, device=self.device))
 
-    def decode(self, request: ab.Request) -> Iterator[ab.Step]:
-        logits = self.prefill(request.prompt)
+    def decode(self, request: ab.Request, prompts: list[list[int]]) -> Iterator[ab.Step]:
+        """Rows are those of decoding.decode; all go on with the token of the row whose turn it is."""
+        logits = self.prefill(decoding.rows(request.prompt, len(self.token), prompts))
         for position in range(request.max_tokens):
             step = decoding.chosen(logits, self.cache, request, position)
             yield step
@@ -136,10 +136,12 @@ class Static:
         return "length"
 
 
-def static_decode(model: nn.Module, batch: int, request: ab.Request) -> Iterator[ab.Step]:
+def static_decode(
+    model: nn.Module, batch: int, prompts: list[list[int]], request: ab.Request
+) -> Iterator[ab.Step]:
     """Captured anew for each request, before its first token: not in the time per token."""
     held = Static(model, batch, len(request.prompt) + request.max_tokens + 4)
-    return (yield from held.decode(request))
+    return (yield from held.decode(request, prompts))
 
 
 def static_share(made: ab.Experiment, model: nn.Module, batch: int) -> ab.Amdahl | None:
@@ -181,7 +183,7 @@ def experiment(
     made = experiments.of_loaded("Qwen3.5-27B's dimensions", model, ["gdn_decode"], requests, batch)
     if not static:
         return made
-    run = partial(static_decode, model, batch)
+    run = partial(static_decode, model, batch, [request.prompt for request in requests])
     sides = (made.baseline, made.candidate, made.equivalent)
     names = ("baseline", "candidate", "equivalent")
     changed = {

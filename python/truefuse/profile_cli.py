@@ -59,7 +59,7 @@ def _profile(target: str, device: str, dtype: str) -> Profile:
     call = _of_file(path) if path.suffix == ".py" else _of_model(target, device, dtype)
     try:
         return profile_live.run(call)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         _refuse(f"{target} raised {type(error).__name__}: {error}")
 
 

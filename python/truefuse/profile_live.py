@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import DeviceType
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.profiler import ProfilerActivity, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -27,8 +28,9 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.ops: list[Op] = []
         self.on_gpu = False
-        # By address of a storage: who wrote it last. A new storage is the result of some operator.
+        # By storage: who wrote it last. A new storage is the result of some operator.
         self._version: dict[int, object] = {}
+        self._known: dict[int, StorageWeakRef] = {}
 
     def __torch_dispatch__(
         self,
@@ -48,7 +50,8 @@ class Recorder(TorchDispatchMode):
         self.on_gpu |= any(t.is_cuda for t in after)
         reads = tuple(self._value(t) for t in before)
         for t in after:
-            self._version[_address(t)] = (number, _address(t))
+            storage = self._storage(t)
+            self._version[storage] = (number, storage)
         name = func.overloadpacket.__name__
         namespace = func.namespace
         self.ops.append(
@@ -62,22 +65,23 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _value(self, tensor: Tensor) -> Value:
-        address = _address(tensor)
+        storage = self._storage(tensor)
         stored = tensor.untyped_storage().nbytes()
         size = min(tensor.numel() * tensor.element_size(), stored)
-        return Value(self._version.get(address, ("input", address)), size)
+        return Value(self._version.get(storage, ("input", storage)), size)
 
-
-def _address(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    def _storage(self, tensor: Tensor) -> int:
+        """Its identity: held weakly, it is not given to another one. Memory is, as soon as it is free."""
+        held = StorageWeakRef(tensor.untyped_storage())
+        return self._known.setdefault(held.cdata, held).cdata
 
 
 def _is_view(func: Any, before: list[Tensor], after: list[Tensor]) -> bool:
     """Nothing was computed: every result is another look at an argument's memory."""
     if func._schema.is_mutable:
         return False
-    known = {_address(t) for t in before}
-    return all(_address(t) in known for t in after)
+    known = {t.untyped_storage()._cdata for t in before}
+    return all(t.untyped_storage()._cdata in known for t in after)
 
 
 def run(call: Callable[[], Any]) -> Profile:

@@ -97,21 +97,51 @@ def from_events(events: list[dict[str, Any]]) -> Profile:
     operators = [e for e in events if e.get("cat") == "cpu_op"]
     kernels = [e for e in events if str(e.get("cat", "")).lower() in DEVICE_CATEGORIES]
     if not operators:
-        plain = sorted(kernels or events, key=lambda e: float(e["ts"]))
-        ops = [Op(str(e.get("name", "?")), float(e["dur"]) * 1e-6) for e in plain]
-        device = "gpu" if kernels else "unknown"
-        return Profile(ops, device, "unknown", "a trace without operators: its kernels by name")
-    operators.sort(key=lambda e: (float(e["ts"]), -float(e["dur"])))
-    on_device = _device_seconds(kernels)
-    times = on_device if kernels else _standing_seconds(operators)
+        return _without_operators(kernels, events)
+    operators.sort(key=_outer_first)
+    times: dict[Any, float] = _device_seconds(kernels) if kernels else _standing_seconds(operators)
     ops, shaped = _with_flow(operators, times, by_id=bool(kernels))
+    # What no operator of the trace launched (a replayed graph, a kernel of another library) takes its time too.
+    ops += [_by_name(kernel) for kernel in kernels if _external_id(kernel) in times]
     flow = "by shapes" if shaped else "unknown"
     clock = "device time of what each operator launched" if kernels else "CPU time"
     return Profile(ops, "gpu" if kernels else "cpu", flow, f"a trace of torch.profiler: {clock}")
 
 
+def _without_operators(kernels: list[dict[str, Any]], events: list[dict[str, Any]]) -> Profile:
+    if kernels:
+        ops = [_by_name(kernel) for kernel in sorted(kernels, key=_outer_first)]
+        return Profile(ops, "gpu", "unknown", "a trace without operators: its kernels by name")
+    events = sorted(events, key=_outer_first)
+    ops = []
+    for event, within in zip(events, _children(events), strict=True):
+        begin, duration = float(event["ts"]), float(event["dur"])
+        # An event that only overlaps the one that it began in goes on after it.
+        inner = sum(
+            min(float(events[i]["dur"]), begin + duration - float(events[i]["ts"])) for i in within
+        )
+        ops.append(Op(str(event.get("name", "?")), max(0.0, duration - inner) * 1e-6))
+    method = "a trace without operators: its events by name, without the events within them"
+    return Profile(ops, "unknown", "unknown", method)
+
+
+def _by_name(event: dict[str, Any]) -> Op:
+    return Op(str(event.get("name", "?")), float(event["dur"]) * 1e-6)
+
+
+def _outer_first(event: dict[str, Any]) -> tuple[float, float]:
+    return float(event["ts"]), -float(event["dur"])
+
+
+def _args(event: dict[str, Any]) -> dict[str, Any]:
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
 def _external_id(event: dict[str, Any]) -> Any:
-    return (event.get("args") or {}).get("External id")
+    """None where it is not given."""
+    found = _args(event).get("External id")
+    return found if isinstance(found, (int, str)) else None
 
 
 def _device_seconds(kernels: Iterable[dict[str, Any]]) -> dict[Any, float]:
@@ -121,20 +151,27 @@ def _device_seconds(kernels: Iterable[dict[str, Any]]) -> dict[Any, float]:
     return found
 
 
+def _children(events: list[dict[str, Any]]) -> list[list[int]]:
+    """Of events, outer first: the positions of those that began directly within each."""
+    found: list[list[int]] = [[] for _ in events]
+    open_by_thread: dict[Any, list[tuple[float, int]]] = defaultdict(list)
+    for i, event in enumerate(events):
+        begin, duration = float(event["ts"]), float(event["dur"])
+        stack = open_by_thread[str(event.get("pid")), str(event.get("tid"))]
+        while stack and stack[-1][0] <= begin:
+            stack.pop()
+        if stack:
+            found[stack[-1][1]].append(i)
+        stack.append((begin + duration, i))
+    return found
+
+
 def _standing_seconds(operators: list[dict[str, Any]]) -> dict[int, float]:
     """By position, of operators that stand for whatever they call: those that a fused kernel takes in, and
     those whose time is mostly their own. The others are wrappers; what they call stands for them."""
-    children: dict[int | None, list[int]] = defaultdict(list)
-    open_by_thread: dict[Any, list[tuple[float, int]]] = defaultdict(list)
-    for i, event in enumerate(operators):
-        begin, duration = float(event["ts"]), float(event["dur"])
-        stack = open_by_thread[event.get("pid"), event.get("tid")]
-        while stack and stack[-1][0] <= begin:
-            stack.pop()
-        children[stack[-1][1] if stack else None].append(i)
-        stack.append((begin + duration, i))
+    children = _children(operators)
     found = {}
-    waiting = list(children[None])
+    waiting = sorted(set(range(len(operators))).difference(*children))
     while waiting:
         i = waiting.pop()
         duration = float(operators[i]["dur"])
@@ -153,13 +190,14 @@ def _plain_name(event: dict[str, Any]) -> str:
 def _with_flow(
     operators: list[dict[str, Any]], times: dict[Any, float], by_id: bool
 ) -> tuple[list[Op], bool]:
-    """Ops in order; one that takes a tensor of the shape that its predecessor gave is taken to read it."""
+    """Ops in order, with their times taken out of `times`; one that takes a tensor of the shape that its predecessor gave is taken to read it."""
     ops: list[Op] = []
     shaped = False
     last_shape: list[int] | None = None
     for number, event in enumerate(operators):
         name = _plain_name(event)
-        seconds = times.get(_external_id(event) if by_id else number, 0.0)
+        key = _external_id(event) if by_id else number
+        seconds = 0.0 if key is None else times.pop(key, 0.0)
         if name in _VIEWS or seconds <= 0:
             continue
         tensors = _tensors(event)
@@ -182,12 +220,13 @@ def _with_flow(
 
 def _tensors(event: dict[str, Any]) -> list[tuple[list[int], int]]:
     """(shape, bytes) of every tensor argument."""
-    args = event.get("args") or {}
-    kinds = args.get("Input type") or []
+    shapes, kinds = (_args(event).get(key) for key in ("Input Dims", "Input type"))
+    if not isinstance(shapes, list) or not isinstance(kinds, list):
+        return []
     found = []
-    for shape, kind in zip(args.get("Input Dims") or [], kinds, strict=False):
-        flat = isinstance(shape, list) and all(isinstance(n, int) for n in shape)
-        if flat and kind in _SIZES:
+    for shape, kind in zip(shapes, kinds, strict=False):
+        flat = isinstance(shape, list) and all(isinstance(n, int) and n >= 0 for n in shape)
+        if flat and isinstance(kind, str) and kind in _SIZES:
             found.append((shape, math.prod(shape) * _SIZES[kind]))
     return found
 

@@ -17,7 +17,8 @@ def raised(path: Path, error: Exception) -> str:
 
 
 def run(path: Path) -> ModuleType:
-    """Runs a Python file as a module of its own. Raises what the file raises.
+    """Runs a Python file as a module of its own. Raises what the file raises, and RuntimeError if it ends the
+    program: the exit status of sys.exit(0) is that of an acceptance.
 
     Not as an import, which writes a file of bytecode beside the source."""
     path = path.resolve()
@@ -26,7 +27,11 @@ def run(path: Path) -> ModuleType:
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
         exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(module))
-    except BaseException:
+    except BaseException as error:
         del sys.modules[module.__name__]
+        if isinstance(error, SystemExit):
+            raise RuntimeError(
+                f"the file ends the program, with sys.exit({error.code!r})"
+            ) from error
         raise
     return module

@@ -65,7 +65,9 @@ def run(
             min=1, help="With --model: of PyTorch on the CPU. Default: one for tiny-NAME."
         ),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="With --model: copies decoded together.")] = 1,
+    batch: Annotated[
+        int, typer.Option(min=1, help="With --model: sequences decoded together.")
+    ] = 1,
     mode: Annotated[
         Mode, typer.Option(help="free, or forced: the same tokens on both sides.")
     ] = Mode.free,

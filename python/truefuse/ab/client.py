@@ -33,8 +33,8 @@ class BadAnswer(Exception):
 
 @dataclass
 class Served:
-    """`times` are seconds from sending to each piece that brought something; empty if the answer came
-    as a whole. `model` is the name that the answer gives."""
+    """`times` are seconds from sending to the arrival of each event that brought something; those that arrived
+    together have one time. Empty if no stream was asked for. `model` is the name that the answer gives."""
 
     output: Output
     times: list[float]
@@ -55,7 +55,7 @@ class Answer:
     model: str | None = None
 
     def add(self, data: dict[str, Any]) -> bool:
-        """Takes a whole answer or a piece of one; True if it brought text, reasoning or a call."""
+        """Takes a whole answer or a piece of one; True if it brought text, reasoning, a call or a token."""
         if data.get("error"):
             raise BadAnswer(f"the server says: {_short(json.dumps(data['error']))}")
         if data.get("choices") is None:
@@ -71,9 +71,11 @@ class Answer:
         tokens = _of(choice, "token_ids", list)
         part = _of(choice, "delta", dict) or _of(choice, "message", dict)
         part = part or {"content": choice.get("text")}
-        text = _of(part, "content", str)
+        text = _of(part, "content", str) or _of(part, "refusal", str)
         reasoning = _of(part, "reasoning_content", str) or _of(part, "reasoning", str)
         calls = _of(part, "tool_calls", list) or []
+        if function := _of(part, "function_call", dict):  # what a call was called before tools
+            calls = [*calls, {"function": function}]
         if tokens is not None:
             if not all(type(token) is int for token in tokens):
                 raise BadAnswer(f"token_ids are no whole numbers: {_short(json.dumps(tokens))}")
@@ -82,7 +84,7 @@ class Answer:
         self.reasoning.append(reasoning or "")
         for position, call in enumerate(calls):
             self._call(position, _of({"tool_calls": call}, "tool_calls", dict) or {})
-        return bool(text or reasoning or calls)
+        return bool(text or reasoning or calls or tokens)
 
     def _call(self, position: int, call: dict[str, Any]) -> None:
         index = _of(call, "index", int)
@@ -99,7 +101,9 @@ class Answer:
             calls = [self.tools[index] for index in sorted(self.tools)]
             whole = {"text": text, "reasoning": reasoning, "tool_calls": calls}
             text = json.dumps(whole, ensure_ascii=False)
-        tokens = None if self.tokens is None else tuple(self.tokens)
+        # Ids of a part of the tokens neither tell two answers apart nor count them.
+        whole_ids = self.tokens and self.count in (None, len(self.tokens))
+        tokens = tuple(self.tokens) if self.tokens and whole_ids else None
         return Output(tokens, text, self.count, self.stop, error)
 
 
@@ -135,16 +139,16 @@ class Endpoint:
         `output.error`, beside what had come until then. Raises Down."""
         path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
         answer, times = Answer(), []
-        begin = time.perf_counter()
         error = None
         connection = self._connect()
+        begin = time.perf_counter()
         late = _Deadline(connection, self.timeout)
         try:
             response = self._send(connection, path, body)
             if body.get("stream"):
-                for data in _events(response):
+                for arrived, data in _events(response):
                     if answer.add(data):
-                        times.append(time.perf_counter() - begin)
+                        times.append(arrived - begin)
             else:
                 answer.add(_json(b"".join(_pieces(response))))
         except (BadAnswer, OSError, HTTPException) as bad:
@@ -234,10 +238,11 @@ def _pieces(response: HTTPResponse) -> Iterator[bytes]:
         raise BadAnswer(f"the answer is cut off: {response.length} bytes are missing")
 
 
-def _events(response: HTTPResponse) -> Iterator[dict[str, Any]]:
-    """The data of server-sent events, up to [DONE]."""
+def _events(response: HTTPResponse) -> Iterator[tuple[float, dict[str, Any]]]:
+    """When it arrived, and the data of each server-sent event, up to [DONE]."""
     waiting, count = b"", 0
     for piece in chain(_pieces(response), [b"\n"]):
+        arrived = time.perf_counter()
         *lines, waiting = (waiting + piece).split(b"\n")
         for line in lines:
             line = line.strip()
@@ -249,7 +254,7 @@ def _events(response: HTTPResponse) -> Iterator[dict[str, Any]]:
             if data == b"[DONE]":
                 return
             count += 1
-            yield _json(data)
+            yield arrived, _json(data)
     raise BadAnswer(f"the stream is cut off after {count} events, without [DONE]")
 
 

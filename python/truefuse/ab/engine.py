@@ -155,7 +155,7 @@ class _Lab:
         """What the gate found. An exception is no verdict."""
         try:
             result = gate()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             sentence = f"could not be judged: {type(error).__name__}: {error}"
             trace = traceback.format_exc()
             result = Result(name, Status.UNKNOWN, "gate-error", sentence, traceback=trace)
@@ -280,5 +280,13 @@ def timing(one: Pass) -> speed.Timing:
     return speed.Timing(
         tokens=[played.output.length for played in one.played],
         totals=[played.total for played in one.played],
-        first=[played.times[0] if played.times else None for played in one.played],
+        first=[_first_token(played) for played in one.played],
     )
+
+
+def _first_token(played: Played) -> float | None:
+    """None where several tokens arrived at one time, as they do from a server or proxy that collects the
+    whole answer: when the first of them was there is not known."""
+    if len(set(played.times)) > 1 or (played.times and played.output.length == 1):
+        return played.times[0]
+    return None

@@ -41,6 +41,18 @@ def reproducible(names: Sequence[str], first: Pass, again: Pass) -> Result:
             expected="tokens, or a text",
             got="neither",
         )
+    rows = zip(names, first.outputs, strict=True)
+    mute = [name for name, one in rows if (one.length or 0) > 1 and not (one.tokens or one.text)]
+    if mute:
+        return Result(
+            REPRODUCIBLE,
+            Status.UNKNOWN,
+            "output-not-given",
+            f"the baseline generated tokens in {len(mute)}/{len(names)} requests, first in {mute[0]}, and gave "
+            "neither ids nor a text of them: there is nothing to compare",
+            expected="token ids, or a text",
+            got=f"a number of tokens alone, in {mute[0]}",
+        )
     if undefined := _first_undefined(names, first):
         return Result(
             REPRODUCIBLE,

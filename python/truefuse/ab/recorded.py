@@ -95,6 +95,12 @@ def refuse_unlike(recordings: Sequence[Recording]) -> None:
     if a1.said["operator"] == b1.said["operator"]:
         raise NotComparable(f"both sides are {operators[0]!r}: nothing is compared. Say --operator")
     dates = [one.date for one in recordings]
+    for label, one, after in zip(LABELS[1:], recordings, recordings[1:], strict=False):
+        if one.began < after.began < one.answered():
+            raise NotComparable(
+                f"{label} was begun at {after.date}, while the recording before it still ran: each slowed the "
+                "other down. Record one after the other"
+            )
     if sorted(dates) != dates or len(set(dates)) != 4:
         raise NotComparable(
             f"recorded at {', '.join(dates)}: the order has to be A B B A in time, four recordings, so "

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -61,6 +62,15 @@ class Recording:
         answers = [entry for one in self.passes for entry in one if not entry["error"]]
         return sorted({entry.get("model") or "not given" for entry in answers})
 
+    @property
+    def began(self) -> datetime:
+        return datetime.fromisoformat(self.date)
+
+    def answered(self) -> datetime:
+        """A time at which it still ran: that of its answers after the beginning, without the warm-up."""
+        seconds = sum(entry["total"] for one in self.passes for entry in one)
+        return self.began + timedelta(seconds=seconds)
+
     def save(self, path: Path) -> None:
         data = {"kind": KIND, "schema_version": SCHEMA_VERSION, **asdict(self)}
         replace_file(path, json.dumps(data, indent=1, ensure_ascii=False))
@@ -100,6 +110,11 @@ def _wrong(one: Recording) -> str | None:
     texts = (*(one.said[key] for key in SAID), one.host, one.prompts, one.date, *one.names)
     if not all(isinstance(text, str) for text in texts):
         return "text"
+    try:
+        if one.began.tzinfo is None:
+            return "date"
+    except ValueError:
+        return "date"
     objects = (one.said, one.server, one.sampling, one.hits or {})
     if not all(isinstance(value, dict) for value in objects):
         return "object"
@@ -113,7 +128,8 @@ def _wrong(one: Recording) -> str | None:
         counts = (entry["count"], *(entry["tokens"] or ()))
         if not all(count is None or type(count) is int for count in counts):
             return "count"
-        if not all(type(time) in (int, float) for time in (*entry["times"], entry["total"])):
+        times = (*entry["times"], entry["total"])
+        if not all(type(time) in (int, float) and 0 < time < math.inf for time in times):
             return "time"
     return None
 

@@ -92,7 +92,7 @@ class Pass:
 def play(
     side: Side, requests: Sequence[Request], device: torch.device, state_bytes: int = 0
 ) -> Pass:
-    """Runs the requests one after the other. An exception of a side ends its request, not the pass."""
+    """Runs the requests one after the other. An exception of a side, sys.exit too, ends its request, not the pass."""
     on_gpu = device.type == "cuda"
     with side.active():
         before = dict(side.hits()) if side.hits else None
@@ -117,9 +117,11 @@ def _of_type(value: object) -> str:
 
 def _finish(device: torch.device) -> None:
     """What is queued belongs to the token before: a recorded token (mode "forced") is there before the
-    device has computed anything."""
+    device has computed anything. Sides may use a GPU of which nobody said `device`."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    elif torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def _play_one(side: Side, request: Request, device: torch.device, state_bytes: int) -> Played:
@@ -153,7 +155,7 @@ def _play_one(side: Side, request: Request, device: torch.device, state_bytes: i
                 steps.append(replace(step, states={}))
     except StopIteration as end:
         stop = None if end.value is None else str(end.value)
-    except Exception as exception:
+    except (Exception, SystemExit) as exception:  # sys.exit(0) would pass for an acceptance
         error = f"{type(exception).__name__}: {exception}"
     _finish(device)
     total = time.perf_counter() - begin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -64,11 +64,27 @@ Rounds = Sequence[tuple[Timing, Timing, Timing, Timing]]  # A B B A
 def metrics(rounds: Rounds, seed: int) -> dict[str, Any]:
     """{"throughput", "ttft", "tpot"}: each both sides, the gain (above 1: the candidate is faster) with
     its interval, a verdict and the smallest effect it could have shown; None where not measured."""
+    rounds = _measured_alike(rounds)
     return {
         "throughput": _metric(rounds, seed, "tokens/s", lambda t: t.throughput, lambda t: [], True),
         "ttft": _metric(rounds, seed, "s", lambda t: _mean(t.ttft), lambda t: t.ttft),
         "tpot": _metric(rounds, seed, "s", lambda t: _mean(t.tpot), lambda t: t.tpot),
     }
+
+
+def _measured_alike(rounds: Rounds) -> Rounds:
+    """Without the first tokens of requests of which some pass does not know it: means of other requests do
+    not compare."""
+    firsts = zip(*(timing.first for one in rounds for timing in one), strict=True)
+    known = [None not in first for first in firsts]
+
+    def alike(timing: Timing) -> Timing:
+        kept = [
+            first if all_know else None for first, all_know in zip(timing.first, known, strict=True)
+        ]
+        return replace(timing, first=kept)
+
+    return [(alike(a1), alike(b1), alike(b2), alike(a2)) for a1, b1, b2, a2 in rounds]
 
 
 def _metric(

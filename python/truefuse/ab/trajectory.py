@@ -64,7 +64,7 @@ def first_difference(
     candidate: Output,
     margins: Sequence[float] | None = None,
 ) -> Difference | None:
-    """None if the two outputs are one trajectory. Ids decide where both sides give them."""
+    """None if the two outputs are one trajectory, in ids where both sides give them and in text."""
 
     def differ(kind: str, position: int, one: object, other: object) -> Difference:
         margin = (
@@ -83,7 +83,7 @@ def first_difference(
                 return differ("length", position, *lengths)
             if one != other:
                 return differ("token", position, one, other)
-    elif baseline.text != candidate.text:
+    if baseline.text != candidate.text:
         return _text_difference(differ, baseline.text or "", candidate.text or "")
     if baseline.length != candidate.length:
         return differ("count", 0, baseline.length, candidate.length)

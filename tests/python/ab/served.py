@@ -113,6 +113,8 @@ class Handler(BaseHTTPRequestHandler):
                 return
             if kind == "drip":
                 time.sleep(0.3)
+            if number == 1:
+                time.sleep(0.001)  # The first token is on its way before the next one is there.
             part = {"delta": {"content": text}} if chat else {"text": text}
             ids = {"token_ids": [token]} if body.get("return_token_ids") else {}
             last = number == len(tokens) - 1
@@ -175,3 +177,23 @@ def serving(behaviour: Behaviour, version: int = 4) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def raw(*pieces: bytes) -> Iterator[str]:
+    """The URL of a server that answers one request with these bytes, sent one piece after the other."""
+
+    def answer_once() -> None:
+        client, _ = listening.accept()
+        with client:
+            client.recv(1 << 16)
+            client.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+            for piece in pieces:
+                time.sleep(0.05)
+                client.sendall(piece)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer_once)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        thread.join()

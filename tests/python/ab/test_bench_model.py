@@ -84,7 +84,7 @@ def test_the_static_step_needs_no_host_and_gives_the_tokens(bench, swapped):
     with peers.put_aside(model):
         wanted = [step.token for step in decoding.decode(model, request)]
         with use(model, ["gdn_decode"]) if swapped else nullcontext():
-            found = [step.token for step in bench.static_decode(model, 1, request)]
+            found = [step.token for step in bench.static_decode(model, 1, [], request)]
             assert found == wanted
             held = bench.Static(model, 1, 32)
             with NoHost():

@@ -103,6 +103,13 @@ def stops_early(request: ab.Request) -> Iterator[ab.Step]:
     return "eos"
 
 
+def leaves(request: ab.Request) -> Iterator[ab.Step]:
+    """What a program does that has found its input to be all right: the exit status is an acceptance's."""
+    for step, _ in zip(Toy().run(request), range(3), strict=False):
+        yield step
+    raise SystemExit(0)
+
+
 def other_stop(request: ab.Request) -> Iterator[ab.Step]:
     yield from Toy().run(request)
     return "eos"
@@ -116,7 +123,8 @@ def fails_late(request: ab.Request) -> Iterator[ab.Step]:
 
 
 @pytest.mark.parametrize(
-    ("run", "kind"), [(stops_early, "length"), (other_stop, "stop"), (fails_late, "error")]
+    ("run", "kind"),
+    [(stops_early, "length"), (other_stop, "stop"), (fails_late, "error"), (leaves, "error")],
 )
 def test_lengths_stop_reasons_and_failures_are_differences(run, kind):
     baseline, candidate = sides(Toy(), "toy")
@@ -124,6 +132,16 @@ def test_lengths_stop_reasons_and_failures_are_differences(run, kind):
     # Hits that do not grow are no hits; the trajectory is judged all the same.
     assert data["verdict"] == "REJECT"
     assert gate(data, "trajectory")["numbers"]["differences"][0]["kind"] == kind
+
+
+def test_a_side_that_cannot_be_entered_without_leaving_is_unknown():
+    baseline, candidate = sides(Toy())
+
+    def entered():
+        raise SystemExit(0)
+
+    report = ab.run(baseline, replace(candidate, active=entered), REQUESTS)
+    assert report.exit_code == 3 and gate(checked(report), "ran")["reason"] == "gate-error"
 
 
 def test_a_baseline_that_does_not_repeat_itself_judges_nobody():
@@ -256,11 +274,14 @@ def test_a_candidate_that_changes_while_it_is_timed_is_rejected():
     assert not speaks_of_speed(data["gates"])
 
 
-def test_a_token_is_there_when_the_device_has_computed_it(monkeypatch):
-    """A recorded token is known before: a clock that does not wait would time the queueing alone."""
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_a_token_is_there_when_the_device_has_computed_it(monkeypatch, device):
+    """A recorded token is known before: a clock that does not wait would time the queueing alone,
+    as one would that takes sides on a GPU for the "cpu" of an argument that was left out."""
     happened = []
     clock = lambda: happened.append("clock") or 0.0  # noqa: E731
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: happened.append("waited"))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *device: happened.append("waited"))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 0)
     monkeypatch.setattr("truefuse.ab.sides.time.perf_counter", clock)
@@ -272,7 +293,7 @@ def test_a_token_is_there_when_the_device_has_computed_it(monkeypatch):
         return "length"
 
     request = ab.Request("r", [1], 2, forced=[3, 4])
-    play(ab.Side("recorded", run), [request], torch.device("cuda"))
+    play(ab.Side("recorded", run), [request], torch.device(device))
     assert happened == [
         "waited", "clock", "queued", "waited", "clock", "queued", "waited", "clock", "waited", "clock",
     ]  # fmt: skip

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import json
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -20,7 +22,7 @@ from typer.testing import CliRunner
 from truefuse import ab
 from truefuse.ab.experiment import Experiment
 from truefuse.cli import app
-from truefuse.integrations.transformers import experiments, tiny
+from truefuse.integrations.transformers import decoding, experiments, tiny
 
 TOKENS = 256 if os.environ.get("TRUEFUSE_FULL") == "1" else 8
 GDN = [name for name in tiny.MODELS if "gdn_decode" in tiny.MODELS[name].operators]
@@ -101,6 +103,18 @@ def test_an_accepted_model_is_timed_and_its_gain_compared_with_the_share():
     assert 0 < amdahl["share"] < 1 and amdahl["predicted"] <= amdahl["most"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_of_equal_logits_a_timed_pass_chooses_the_one_that_was_judged(dtype):
+    """topk and argmax do not agree on which of them is first."""
+    logits = torch.zeros(1, 48, dtype=dtype)
+    seen = ab.Request("r0", [1], 1, observe=True)
+    for one, other in itertools.combinations(range(48), 2):
+        logits.zero_()[0, [one, other]] = 9.0
+        judged = decoding.chosen(logits, None, seen, 0)
+        timed = decoding.chosen(logits, None, replace(seen, observe=False), 0)
+        assert judged.token == judged.preferred == timed.token and judged.margin == 0
+
+
 @DTYPES
 @pytest.mark.parametrize("name", ["tiny-qwen3.5", "tiny-gpt2", "tiny-llama"])
 def test_random_weights_in_forced_mode(name, dtype):
@@ -112,6 +126,16 @@ def test_random_weights_in_forced_mode(name, dtype):
     assert report.label == "ACCEPT (forced)", report.results[-1].summary
     numbers = gate(checked(report), "log-probabilities")["numbers"]
     assert numbers["candidate"]["widest_flip"] <= 3 * numbers["equivalent"]["margin"]
+
+
+def test_a_model_in_a_half_type_keeps_the_frequencies_of_its_positions(tmp_path, monkeypatch):
+    monkeypatch.setattr(tiny, "trained", lambda name, seed: copy.deepcopy(trained(name)))
+    trained("tiny-llama").save_pretrained(tmp_path)
+    wanted = trained("tiny-llama").model.rotary_emb.inv_freq
+    for name in ("tiny-llama", str(tmp_path)):
+        model, _ = experiments._load(name, "cpu", "bfloat16", 1, 0)
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+        assert torch.equal(model.model.rotary_emb.inv_freq, wanted)
 
 
 def test_the_command_trains_judges_and_reports(tmp_path, monkeypatch):
@@ -134,8 +158,6 @@ def test_a_small_model_is_profiled_on_one_thread(monkeypatch):
 
 
 def test_copies_of_a_prompt_decoded_together_give_its_tokens():
-    from truefuse.integrations.transformers import decoding
-
     model = trained("tiny-qwen3.5")
     request = ab.Request("r", tiny.text(1004, 16), TOKENS)
     alone = [step.token for step in decoding.decode(model, request)]
@@ -144,8 +166,6 @@ def test_copies_of_a_prompt_decoded_together_give_its_tokens():
 
 def test_no_end_comes_before_every_copy_had_its_turn(monkeypatch):
     """Of six copies, each seen once, though the first token ends the text."""
-    from truefuse.integrations.transformers import decoding
-
     torch.manual_seed(0)
     model = tiny.MODELS["tiny-llama"].build().eval().requires_grad_(False)
     request = ab.Request("r", tiny.text(5, 8), 9)
@@ -153,6 +173,33 @@ def test_no_end_comes_before_every_copy_had_its_turn(monkeypatch):
     monkeypatch.setattr(decoding, "_end_tokens", lambda model: {tokens[0]})
     assert len(list(decoding.decode(model, request))) == 1
     assert [step.token for step in decoding.decode(model, request, batch=6)] == tokens[:6]
+
+
+def first_row_for_all(*tensors, z, a, **named):
+    """A kernel that forgets the number of the sequence: right, as long as all sequences are one."""
+    first = [x[:1] for x in tensors[:4]]
+    z, a = (x if x is None else x[:1] for x in (z, a))
+    core = torch.ops.truefuse.gdn_decode(*first, *tensors[4:], z=z, a=a, **named)
+    for state in tensors[2:4]:
+        state[1:] = state[:1]
+    return core.repeat(len(tensors[0]), 1, 1)
+
+
+@pytest.mark.parametrize("name", ["tiny-qwen3-next", "tiny-qwen3.5"])
+def test_a_kernel_that_takes_one_row_for_another_is_rejected(name):
+    options = {"batch": 3, "implementations": {"gdn_decode": first_row_for_all}}
+    data = judged(experiment(name, torch.float32, ["gdn_decode"], 8, **options))
+    assert data["verdict"] == "REJECT"
+    assert gate(data, "trajectory")["numbers"]["differing"] == 10
+    data = judged(experiment(name, torch.float32, ["gdn_decode"], 8, batch=3), rounds=0)
+    assert data["verdict"] == "ACCEPT"
+
+
+def test_rows_are_the_prompts_that_follow_made_as_long():
+    prompts = [[1, 2, 3], [4, 5], [6, 7, 8, 9]]
+    assert decoding.rows([4, 5], 4, prompts) == [[4, 5], [6, 7], [1, 2], [4, 5]]
+    assert decoding.rows([6, 7, 8, 9], 3, prompts)[1:] == [[1, 2, 3, 1], [4, 5, 4, 5]]
+    assert decoding.rows([1], 3, ()) == [[1], [1], [1]]
 
 
 def test_a_copy_that_goes_another_way_is_rejected():
@@ -194,7 +241,7 @@ def test_one_of_two_operators_that_does_not_run_is_unknown(monkeypatch):
 
 
 def test_operators_left_in_the_model_make_the_baseline_unknown():
-    from truefuse.integrations.transformers import decoding, use
+    from truefuse.integrations.transformers import use
 
     model = copy.deepcopy(trained("tiny-gpt2"))
     requests = [ab.Request("r0", tiny.text(1, 8), 4)]

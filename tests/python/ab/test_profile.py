@@ -7,6 +7,8 @@ import json
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.profiler import ProfilerActivity
 from typer.testing import CliRunner
 
@@ -71,6 +73,18 @@ def test_two_kernels_that_would_wait_for_each_other_are_not_made():
     edges = {(of.get(i), of.get(j)) for i, j in ((0, 2), (1, 2), (0, 3), (3, 4), (2, 4))}
     apart = {(one, other) for one, other in edges if one != other}
     assert not any((other, one) in apart for one, other in apart)
+
+
+def test_memory_that_is_used_again_is_no_data_flow():
+    """Where a freed result was, there may be something soon that no operator has made."""
+    memory = bytearray(TENSOR)
+
+    def call():
+        torch.neg(X, out=torch.frombuffer(memory, dtype=torch.float32).view(64, 64))
+        memory[:] = bytes(TENSOR)
+        return torch.frombuffer(memory, dtype=torch.float32).view(64, 64) * 2
+
+    assert chains_of(call) == {}
 
 
 def test_views_and_in_place_operators_do_not_break_a_chain():
@@ -142,6 +156,73 @@ def test_device_time_belongs_to_the_operator_that_launched_it(tmp_path):
     assert group.share == pytest.approx(0.5) and group.saved == 2 * TENSOR
 
 
+def seconds_by_name(events):
+    found = profile_trace.from_events(events)
+    times = {}
+    for op in found.ops:
+        times[op.name] = times.get(op.name, 0.0) + op.seconds * 1e6
+    assert found.seconds == pytest.approx(sum(times.values()) * 1e-6)
+    return {name: pytest.approx(time) for name, time in times.items()}
+
+
+def test_time_on_the_device_is_counted_once_and_none_is_lost():
+    """As of a model part of which is a replayed graph: its kernels name no operator, or one that is not here."""
+    stray = [
+        event("replayed", 200, 60, "kernel"),
+        event("replayed", 260, 30, "kernel", **{"External id": 0}),
+        event("triton_", 290, 10, "kernel", **{"External id": 77}),
+    ]
+    nameless = [event("aten::sub", 40, 5, "cpu_op"), event("aten::div", 50, 5, "cpu_op")]
+    again = event("aten::mul", 60, 5, "cpu_op", **{"External id": 1})
+    assert seconds_by_name([*gpu_trace(), *stray, *nameless, again]) == {
+        "add": 30,
+        "relu": 20,
+        "mm": 50,
+        "replayed": 90,
+        "triton_": 10,
+    }
+
+
+def test_events_of_another_tool_are_counted_without_what_is_within_them():
+    events = [event("step", 0, 100, "api"), event("launch", 10, 80, "api")]
+    events += [event("copy", 20, 30, "api"), event("late", 95, 20, "api")]
+    assert seconds_by_name(events) == {"step": 15, "launch": 50, "copy": 30, "late": 20}
+
+
+ODD = st.none() | st.booleans() | st.integers(-2, 4) | st.text(max_size=2)
+ODD = st.recursive(ODD, lambda inner: st.lists(inner, max_size=2), max_leaves=3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    fields=st.lists(
+        st.fixed_dictionaries(
+            {
+                "args": ODD
+                | st.fixed_dictionaries(
+                    {},
+                    optional={key: ODD for key in ("External id", "Input Dims", "Input type")},
+                )
+            },
+            optional={key: ODD for key in ("pid", "tid", "name")},
+        ),
+        min_size=3,
+        max_size=3,
+    )
+)
+def test_odd_fields_of_a_trace_break_nothing(fields):
+    usual = [event("aten::add", 0, 5, "cpu_op"), event("aten::relu", 1, 3, "cpu_op")]
+    usual.append(event("k", 9, 5, "kernel"))
+    events = [{**one, **odd} for one, odd in zip(usual, fields, strict=True)]
+    for trace in (events, events[:2], events[2:]):
+        found = profile_trace.from_events(trace)
+        # Two threads' operators are not within one another, and one of unknown name stands for nothing.
+        assert found.seconds in [pytest.approx(time * 1e-6) for time in (3, 5, 8)]
+        assert all(
+            group.saved > 0 and 0 < group.share <= 1 for group in profile_chains.groups(found)
+        )
+
+
 def invoke(*arguments):
     return CliRunner().invoke(app, ["profile", *map(str, arguments)])
 
@@ -198,6 +279,8 @@ DAMAGED = DAMAGED[:12] + bytes(8) + DAMAGED[20:]
         ("a.json.gz", DAMAGED, "compressed by gzip"),
         ("a.py", "x = 1", "defines no call()"),
         ("a.py", "1/0", "ZeroDivisionError"),
+        ("a.py", "exit(0)", "ends the program, with sys.exit(0)"),
+        ("a.py", "def call():\n    raise SystemExit(0)", "raised SystemExit"),
         ("a.py", "def call():\n    raise ValueError('no data')", "no data"),
     ],
 )

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from served import WORDS, Behaviour, answer, serving
+from served import WORDS, Behaviour, answer, raw, serving
 from toy import checked, gate, speaks_of_speed
 from typer.testing import CliRunner
 
 from truefuse.ab import recorded, recording
 from truefuse.ab.cli import app
 from truefuse.ab.client import Answer, BadAnswer, Down, Endpoint
+from truefuse.ab.trajectory import first_difference
 from truefuse.verdict import Verdict
 
 PROMPTS = [{"name": f"p{i}", "max_tokens": 8, "prompt": f"prompt {i}"} for i in range(3)]
@@ -260,6 +263,8 @@ def test_any_answer_is_taken_or_refused_in_words(pieces):
         {"said": {"engine": "small"}},
         {"names": 3},
         {"date": None},
+        {"date": "yesterday"},
+        {"date": "2026-01-01T00:00:00"},
         {"hits": ["gdn_decode"]},
         {"hits": {"gdn_decode": "many"}},
         {"sampling": {"seed": "x"}},
@@ -267,6 +272,8 @@ def test_any_answer_is_taken_or_refused_in_words(pieces):
         {"passes": [[{"text": 3}]]},
         {"total": "long"},
         {"times": [None]},
+        {"times": [math.nan]},
+        {"total": 0},
         {"tokens": "abc"},
         {"count": 1.5},
     ],
@@ -294,6 +301,93 @@ def test_every_operator_that_is_said_has_to_have_run(tmp_path, said, idle):
         result = gate(checked(recorded.compare(found)), "ran")
     assert result["status"] == ("UNKNOWN" if idle else "PASS")
     assert not idle or result["summary"].startswith(f"{idle} never ran")
+
+
+def piece(text="", **more):
+    return {"choices": [{"text": text, **more}]}
+
+
+def outputs(*pieces, count=None):
+    got = Answer()
+    for one in pieces:
+        got.add(one)
+    if count is not None:
+        got.add({"choices": [], "usage": {"completion_tokens": count}})
+    return got.output()
+
+
+@pytest.mark.parametrize("ids", [[], [7]])
+def test_ids_that_are_none_or_of_a_part_decide_nothing(ids):
+    """A server that answers token_ids with an empty list, or with those of the last piece alone."""
+    one, other = (outputs(piece("a"), piece(text, token_ids=ids), count=2) for text in "bc")
+    found = first_difference(0, "p0", one, other)
+    assert found is not None and found.kind == "text"
+    assert one.length == 2 and one.tokens is None
+
+
+def test_equal_ids_with_another_text_are_another_answer():
+    one, other = (outputs(piece(text, token_ids=[7, 8]), count=2) for text in "bc")
+    assert one.tokens == (7, 8) and first_difference(0, "p0", one, other).kind == "text"
+
+
+def test_a_call_of_the_older_kind_and_a_refusal_are_output():
+    call = {"function_call": {"name": "look", "arguments": "{}"}}
+    for delta in (call, {"refusal": "No."}):
+        assert outputs({"choices": [{"delta": delta}]}).text
+
+
+def test_a_number_of_tokens_alone_compares_nothing(tmp_path):
+    with four(tmp_path, repeat=1) as found:
+        pass
+    mute = {"tokens": None, "text": "", "count": 8}
+    for one in found:
+        one.passes[0][1].update(mute)
+    data = checked(recorded.compare(found))
+    result = data["gates"][-1]
+    assert (data["verdict"], result["reason"]) == ("UNKNOWN", "output-not-given")
+    assert "1/3 requests, first in p1" in result["summary"]
+
+
+def test_an_answer_that_arrives_at_once_has_no_first_token(tmp_path):
+    """A proxy that collects the stream: every token arrives with the last one."""
+    with four(tmp_path, repeat=4) as found:
+        pass
+    together = [
+        [{**entry, "times": [entry["total"]] * 8} for entry in one] for one in found[2].passes
+    ]
+    found[2] = replace(found[2], passes=together)
+    metrics = checked(recorded.compare(found))["performance"]["metrics"]
+    assert metrics["ttft"] is None and metrics["tpot"] is None and metrics["throughput"]
+
+
+def test_events_that_arrive_together_have_one_time():
+    event = b'data: {"choices": [{"text": "a"}]}\n\n'
+    whole = event + event[:9], event[9:] + event, b"data: [DONE]\n\n"
+    with raw(*whole) as url:
+        served = Endpoint(url, 30).complete({"prompt": "p", "stream": True})
+    first, second, third = served.times
+    assert first < second == third < served.total and served.output.text == "aaa"
+
+
+def test_time_begins_when_the_connection_is_there(monkeypatch):
+    def slow(endpoint):
+        time.sleep(0.5)
+        return connect(endpoint)
+
+    connect = Endpoint._connect
+    monkeypatch.setattr(Endpoint, "_connect", slow)
+    with serving(Behaviour()) as url:
+        served = Endpoint(url, 30).complete({"prompt": "p", "max_tokens": 2, "stream": True})
+    assert served.total < 0.5
+
+
+def test_recordings_that_ran_at_the_same_time_are_not_compared(tmp_path):
+    with four(tmp_path, repeat=1) as found:
+        pass
+    for entry in found[0].passes[0]:
+        entry["total"] = 3600
+    with pytest.raises(recorded.NotComparable, match=r"b1 was begun at .* before it still ran"):
+        recorded.compare(found)
 
 
 def test_a_failing_candidate_is_unknown(tmp_path):

@@ -65,6 +65,15 @@ def test_what_is_not_known_is_not_measured():
     assert found == {"throughput": None, "ttft": None, "tpot": None}
 
 
+def test_means_are_of_the_same_requests_on_both_sides():
+    """The second request is slower, and one pass of the candidate does not know its first token."""
+    whole = Timing([11, 11], [0.5 + 0.1, 2.0 + 1.0], [0.5, 2.0])
+    part = Timing([11, 11], [0.5 + 0.1, 2.0 + 1.0], [0.5, None])
+    found = speed.metrics([(whole, part, whole, whole)] * 4, seed=1)
+    assert found["ttft"]["gain"]["value"] == found["tpot"]["gain"]["value"] == 1
+    assert found["ttft"]["candidate"]["requests"] == 8 and found["ttft"]["candidate"]["max"] == 0.5
+
+
 def test_one_token_has_no_time_per_token():
     assert timing(0.01, tokens=1).tpot == []
 

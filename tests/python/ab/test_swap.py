@@ -164,6 +164,24 @@ def test_it_is_reversible_and_leaves_nothing():
     assert {name: set(vars(module)) for name, module in model.named_modules()} == before
 
 
+def test_a_forward_that_was_put_over_an_operators_is_not_taken_away():
+    """accelerate keeps the forward that it finds and puts it back when its hook is removed."""
+    model = built("tiny-gpt2")
+    layers = [block.mlp for block in model.transformer.h]
+    swap = used(model, "bias_gelu")
+    kept = layers[1].forward
+    layers[1].forward = lambda x: kept(x)
+    del layers[2].forward  # somebody has been here already
+    with pytest.raises(
+        RuntimeError, match=r"forward was put over .* in transformer\.h\.1\.mlp and"
+    ):
+        swap.restore()
+    assert [("forward" in vars(layer)) for layer in layers] == [False, True, False]
+    layers[1].forward = kept
+    swap.restore()
+    assert "forward" not in vars(layers[1])
+
+
 def test_a_copied_model_uses_its_own_weights():
     model = built("tiny-gpt2")
     with used(model, "bias_gelu"):
@@ -225,6 +243,93 @@ def test_layers_with_another_activation_or_hooks_are_skipped_with_a_reason():
     layers[2].act = torch.nn.ReLU()
     with pytest.raises(RuntimeError, match=r"skipped transformer\.h\.0\.mlp"):
         used(model, "bias_gelu")
+
+
+class LlamaMLP(torch.nn.Module):
+    """Remote code that has kept the name of the class it began as."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate_proj, self.up_proj = (torch.nn.Linear(8, 16) for _ in range(2))
+        self.down_proj, self.act_fn = torch.nn.Linear(16, 8), torch.nn.SiLU()
+
+    def forward(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x).clamp(-0.1, 0.1))
+
+
+def test_a_class_that_only_has_the_name_is_left_alone():
+    model = torch.nn.ModuleList([LlamaMLP()])
+    with pytest.raises(RuntimeError, match=r"LlamaMLP is not transformers' own but of .*test_swap"):
+        used(model, "swiglu")
+    model = built("tiny-llama")
+    model.model.layers[1].mlp.__class__ = type("LlamaMLP", (type(model.model.layers[1].mlp),), {})
+    with used(model, "swiglu") as swap:
+        assert list(swap.skipped) == ["model.layers.1.mlp"] and len(swap.layers["swiglu"]) == 2
+
+
+def hooked(module):
+    module.register_forward_hook(lambda _module, _inputs, output: 2 * output)
+
+
+class Adapter(torch.nn.Module):
+    """As adapters are: the weight is the base's, and the forward adds to it."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+
+    weight = property(lambda self: self.base.weight)
+    bias = property(lambda self: self.base.bias)
+
+    def forward(self, x):
+        return 2 * self.base(x)
+
+
+def adapted(mlp):
+    mlp.c_fc = Adapter(mlp.c_fc)
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "change"),
+    [
+        ("tiny-gpt2", "bias_gelu", lambda model: hooked(model.transformer.h[1].mlp.c_fc)),
+        ("tiny-gpt2", "bias_gelu", lambda model: hooked(model.transformer.h[1].mlp.act)),
+        ("tiny-gpt2", "bias_gelu", lambda model: adapted(model.transformer.h[1].mlp)),
+        ("tiny-llama", "swiglu", lambda model: hooked(model.model.layers[1].mlp.act_fn)),
+        (
+            "tiny-qwen3.5",
+            "gdn_decode",
+            lambda model: hooked(model.model.layers[1].linear_attn.norm),
+        ),
+    ],
+)
+def test_what_is_attached_after_the_swap_is_not_left_out(name, op, change):
+    model = built(name)
+    original, _ = decoded(model)
+    other = copy.deepcopy(model)
+    change(other)
+    wanted, _ = decoded(other)
+    assert not torch.allclose(wanted[1:], original[1:])
+    with used(model, op) as swap:
+        change(model)
+        found, _ = decoded(model)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    assert len(swap.hits()) == len(swap.layers[op]) - 1  # the other layers go on
+
+
+@pytest.mark.parametrize("name", ["tiny-gpt2", "tiny-llama"])
+def test_a_compiled_model_takes_operators_in_and_out_without_a_graph_break(name):
+    model = built(name)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    op = tiny.MODELS[name].operators[0]
+    with torch.no_grad():
+        before = compiled(input_ids=PROMPT, use_cache=False).logits
+        with used(model, op) as swap:
+            for count in (1, 2):
+                compiled(input_ids=PROMPT, use_cache=False)
+                assert list(swap.hits().values()) == [count] * 3
+        assert torch.equal(compiled(input_ids=PROMPT, use_cache=False).logits, before)
+        assert list(swap.hits().values()) == [2] * 3
 
 
 @pytest.mark.parametrize("of", [lambda layer: layer, lambda layer: layer.norm])

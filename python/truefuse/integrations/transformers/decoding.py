@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
+from itertools import cycle, islice
 from typing import Any
 
 import torch
@@ -31,52 +32,73 @@ def side(
     active: Callable[[], AbstractContextManager[Any]] = nullcontext,
     hits: Callable[[], Mapping[str, int]] | None = None,
     batch: int = 1,
+    prompts: Sequence[Sequence[int]] = (),
 ) -> Side:
-    """Decodes one request at a time with the model's own cache; a prompt is a list of token ids."""
+    """Decodes one request at a time with the model's own cache; a prompt is a list of token ids. `batch` and
+    `prompts` are those of decode."""
 
     @contextmanager
     def running() -> Iterator[None]:
         with put_aside_on_cpu(model), active():
             yield
 
-    return Side(name, lambda request: decode(model, request, batch), running, hits)
+    return Side(name, lambda request: decode(model, request, batch, prompts), running, hits)
 
 
-def decode(model: nn.Module, request: Request, batch: int = 1) -> Iterator[Step]:
-    """Yields until max_tokens ("length") or an end token ("eos"). `batch` copies of the prompt are
-    decoded together; each token is another copy's in turn, and fed to all. No end comes before every copy
-    had its turn."""
+def decode(
+    model: nn.Module, request: Request, batch: int = 1, prompts: Sequence[Sequence[int]] = ()
+) -> Iterator[Step]:
+    """Yields until max_tokens ("length") or an end token ("eos").
+
+    `batch` sequences are decoded together, each its own tokens (the forced ones, if there are any): the request's
+    prompt and those that follow it in `prompts`, made as long as it is. A kernel that takes one row for another is
+    right with copies. Each token that is yielded is another row's in turn; no end comes before every row had its.
+    """
     device = next(model.parameters()).device
     ends = _end_tokens(model)
-    ids = torch.tensor([request.prompt] * batch, device=device)
+    ids = torch.tensor(rows(list(request.prompt), batch, prompts), device=device)
     cache, has_ended = None, False
     for position in range(request.max_tokens):
         with torch.no_grad():
             found = model(input_ids=ids, use_cache=True, **{CACHE: cache})
         cache = found[CACHE]
-        step = chosen(found.logits[:, -1], cache, request, position)
+        logits = found.logits[:, -1]
+        step = chosen(logits, cache, request, position)
         yield step
         has_ended |= request.forced is None and step.token in ends
         if has_ended and position + 1 >= batch:
             return "eos"
-        ids = torch.full((batch, 1), step.token, device=device)
+        if request.forced or batch == 1:
+            ids = torch.full((batch, 1), step.token, device=device)
+        else:
+            ids = logits.argmax(-1, keepdim=True)
     return "length"
+
+
+def rows(prompt: list[int], batch: int, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The prompt, and those after it in `prompts`, cut or repeated to its length; copies, if there are none."""
+    known = [list(each) for each in prompts] or [prompt]
+    start = known.index(prompt) if prompt in known else 0
+    others = (known[(start + number) % len(known)] for number in range(1, batch))
+    return [prompt, *([*islice(cycle(other), len(prompt))] for other in others)]
 
 
 def chosen(logits: Tensor, cache: Any, request: Request, position: int) -> Step:
     """The next token, by the logits [batch, vocabulary] or as the request says, with what is to be
-    observed. Copies take turns: a kernel that is right in the first row alone is seen."""
+    observed. Rows take turns: a kernel that is right in the first one alone is seen."""
     row = position % len(logits)
     logits = logits[row]
+    if request.forced and not request.observe:
+        return Step(request.forced[position])
+    # Of equal logits topk may put another first than argmax does: both kinds of pass ask argmax.
+    preferred = int(logits.argmax())
+    token = request.forced[position] if request.forced else preferred
     if not request.observe:
-        token = request.forced[position] if request.forced else int(logits.argmax())
         return Step(token)
     logits = logits.double()
     best = logits.topk(2)
     if not torch.isfinite(best.values[0]):
         raise RuntimeError(f"the logits of token {position} are not finite: {best.values.tolist()}")
-    preferred = int(best.indices[0])
-    token = request.forced[position] if request.forced else preferred
     return Step(
         token,
         margin=float(best.values[0] - best.values[1]),

@@ -64,12 +64,13 @@ def of_loaded(
     batch: int = 1,
     **options: Any,
 ) -> Experiment:
-    """Of a model that is at hand; each request is decoded `batch` times together; `options` go to `use`.
+    """Of a model that is at hand; each request is decoded together with the `batch` - 1 after it; `options`
+    go to `use`.
     Raises ExperimentError."""
     short = [request for request in requests if request.max_tokens < batch]
     if short:
         raise ExperimentError(
-            f"batch {batch}: {short[0].name} has {short[0].max_tokens} tokens, and each judges one copy in "
+            f"batch {batch}: {short[0].name} has {short[0].max_tokens} tokens, and each judges one row in "
             f"turn, so some would go unseen. Decode at least {batch} tokens"
         )
     try:
@@ -78,14 +79,15 @@ def of_loaded(
     except RuntimeError as error:
         raise ExperimentError(str(error)) from error
     swapped = decoding.Swapped(model, ops, **options)
-    baseline = decoding.side("baseline", model, hits=swapped.hits, batch=batch)
-    candidate = decoding.side("candidate", model, swapped.active, swapped.hits, batch)
+    rows = {"batch": batch, "prompts": [request.prompt for request in requests]}
+    baseline = decoding.side("baseline", model, hits=swapped.hits, **rows)
+    candidate = decoding.side("candidate", model, swapped.active, swapped.hits, **rows)
     candidate = replace(candidate, operators=ops)
 
     def rounded() -> Any:
         return decoding.rounded_otherwise(model, layers)
 
-    equivalent = decoding.side("equivalent", model, rounded, batch=batch)
+    equivalent = decoding.side("equivalent", model, rounded, **rows)
     return Experiment(
         name=f"{name} with {', '.join(ops)}",
         baseline=baseline,
@@ -133,8 +135,8 @@ def _load(
         raise ExperimentError(f"--dtype {dtype}: it must be {', '.join(DTYPES)}")
     where = _device(device)
     try:
-        model, prompts = _on_cpu(name, requests, seed, progress)
-        return model.to(where, DTYPES[dtype]).eval().requires_grad_(False), prompts
+        model, prompts = _on_cpu(name, DTYPES[dtype], requests, seed, progress)
+        return model.to(where).eval().requires_grad_(False), prompts
     except ExperimentError:
         raise
     except Exception as error:  # of every library that reads a checkpoint; or too little memory
@@ -144,16 +146,24 @@ def _load(
 
 
 def _on_cpu(
-    name: str, requests: int, seed: int, progress: Callable[[str], None]
+    name: str, dtype: torch.dtype, requests: int, seed: int, progress: Callable[[str], None]
 ) -> tuple[nn.Module, list[list[int]]]:
     if name in tiny.MODELS:
         progress(f"training {name}")
         prompts = [tiny.text(1000 + number, PROMPT_TOKENS) for number in range(requests)]
-        return tiny.trained(name, seed), prompts
+        return _of_dtype(tiny.trained(name, seed), dtype), prompts
     if Path(name).is_dir():
-        return _from_folder(Path(name), requests, seed)
+        return _from_folder(Path(name), dtype, requests, seed)
     names = ", ".join(tiny.MODELS)
     raise ExperimentError(f"model {name}: no folder of that name, and none of {names}")
+
+
+def _of_dtype(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """As a checkpoint is loaded in a dtype: parameters alone. In a half type the rotary frequencies, which are
+    buffers, would turn late positions by other angles."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return model
 
 
 def _device(name: str) -> torch.device:
@@ -165,11 +175,13 @@ def _device(name: str) -> torch.device:
     return found
 
 
-def _from_folder(folder: Path, requests: int, seed: int) -> tuple[nn.Module, list[list[int]]]:
+def _from_folder(
+    folder: Path, dtype: torch.dtype, requests: int, seed: int
+) -> tuple[nn.Module, list[list[int]]]:
     """A checkpoint, and prompts: texts where a tokenizer is beside it, random ids otherwise."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    model = AutoModelForCausalLM.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
     if list(folder.glob("tokenizer*")):
         tokenizer = AutoTokenizer.from_pretrained(folder)
         texts = [f"{i // len(PROMPTS) + 1}. {PROMPTS[i % len(PROMPTS)]}" for i in range(requests)]

@@ -31,8 +31,9 @@ from truefuse.integrations.transformers.replacement import (
     Place,
     Replacement,
     Unsupported,
+    listened_to,
     needs_gradient,
-    unhooked,
+    refuse,
 )
 
 # Qwen3-Next's projections are interleaved per key head; Qwen3.5's four are flat.
@@ -74,9 +75,11 @@ def _bind(place: Place, rows: Callable[[Any, Tensor], dict[str, Any]]) -> Forwar
     gate = getattr(layer.norm, "activation", "silu")
     if gate not in ("silu", "swish", "sigmoid"):
         raise Unsupported(f"its norm's gate is {gate}, neither SiLU nor sigmoid")
-    for used_directly in (layer.conv1d, layer.norm):
-        unhooked(used_directly)
-    mask_padding = sys.modules[type(layer).__module__].apply_mask_to_padding_states
+    refuse(listened_to(layer.conv1d) or listened_to(layer.norm))
+    own = sys.modules[type(layer).__module__]
+    if type(layer.norm).__module__ != own.__name__:
+        raise Unsupported(f"its norm is {type(layer.norm).__name__}, not transformers' own")
+    mask_padding = own.apply_mask_to_padding_states
     constants = {
         "num_k_heads": layer.num_k_heads,
         "num_v_heads": layer.num_v_heads,
@@ -126,7 +129,7 @@ def _states(
     """conv_state and state themselves, to be written in place; None where this is no decode step."""
     if cache is None or hidden_states.shape[1] != 1 or kwargs.get("cu_seq_lens_q") is not None:
         return None
-    if needs_gradient(hidden_states, layer):
+    if needs_gradient(hidden_states, layer) or listened_to(layer.conv1d) or listened_to(layer.norm):
         return None
     cached = cache.layers[layer.layer_idx] if hasattr(cache, "layers") else cache
     if not isinstance(cached, LinearAttentionLayer):

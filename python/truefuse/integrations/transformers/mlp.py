@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -14,8 +15,10 @@ from truefuse.integrations.transformers.replacement import (
     Place,
     Replacement,
     Unsupported,
+    listened_to,
     needs_gradient,
-    plain,
+    not_plain,
+    refuse,
 )
 
 # Which GELU an activation is. FastGELU and quick_gelu are other functions and stay what they are.
@@ -40,15 +43,26 @@ def _without_bias(projection: nn.Module, x: Tensor) -> Tensor:
     return F.linear(x, projection.weight)
 
 
-def _bias_gelu(place: Place, projection: str, activation: str) -> Forward:
-    """(layer, x) -> gelu(projection(x)), the projection's bias left to the operator."""
-    found = getattr(place.module, projection)
-    plain(found, nn.Linear, Conv1D)
-    if found.bias is None:
+def _bias_gelu(
+    place: Place, projection: str, activation: str
+) -> Callable[[Any, Tensor], Tensor | None]:
+    """(layer, x) -> gelu(projection(x)), the projection's bias left to the operator; None where the original has
+    to run."""
+
+    def complaint(layer: nn.Module) -> str | None:
+        act = getattr(layer, activation)
+        return not_plain(getattr(layer, projection), nn.Linear, Conv1D) or (
+            listened_to(act) if isinstance(act, nn.Module) else None
+        )
+
+    refuse(complaint(place.module))
+    if getattr(place.module, projection).bias is None:
         raise Unsupported("its projection has no bias")
     approximate = _approximation(getattr(place.module, activation))
 
-    def activated(layer: nn.Module, x: Tensor) -> Tensor:
+    def activated(layer: nn.Module, x: Tensor) -> Tensor | None:
+        if needs_gradient(x, layer) or complaint(layer):
+            return None
         place.hit()
         project = getattr(layer, projection)
         return place.call(_without_bias(project, x), project.bias, approximate=approximate)
@@ -60,9 +74,10 @@ def _gpt2(place: Place) -> Forward:
     activated = _bias_gelu(place, "c_fc", "act")
 
     def forward(mlp: Any, hidden_states: Tensor) -> Tensor:
-        if needs_gradient(hidden_states, mlp):
+        hidden = activated(mlp, hidden_states)
+        if hidden is None:
             return place.original(mlp, hidden_states)
-        return mlp.dropout(mlp.c_proj(activated(mlp, hidden_states)))
+        return mlp.dropout(mlp.c_proj(hidden))
 
     return forward
 
@@ -71,9 +86,8 @@ def _bert(place: Place) -> Forward:
     activated = _bias_gelu(place, "dense", "intermediate_act_fn")
 
     def forward(intermediate: Any, hidden_states: Tensor) -> Tensor:
-        if needs_gradient(hidden_states, intermediate):
-            return place.original(intermediate, hidden_states)
-        return activated(intermediate, hidden_states)
+        hidden = activated(intermediate, hidden_states)
+        return place.original(intermediate, hidden_states) if hidden is None else hidden
 
     return forward
 
@@ -83,9 +97,10 @@ def _gated(place: Place) -> Forward:
     activation = place.module.act_fn
     if not isinstance(activation, (nn.SiLU, activations.SiLUActivation)):
         raise Unsupported(f"its activation is {type(activation).__name__}, not SiLU")
+    refuse(listened_to(activation))
 
     def forward(mlp: Any, x: Tensor) -> Tensor:
-        if needs_gradient(x, mlp):
+        if needs_gradient(x, mlp) or listened_to(mlp.act_fn):
             return place.original(mlp, x)
         place.hit()
         return mlp.down_proj(place.call(mlp.gate_proj(x), mlp.up_proj(x)))

@@ -48,33 +48,44 @@ def needs_gradient(x: torch.Tensor, layer: nn.Module) -> bool:
     )
 
 
-def plain(module: nn.Module, *types: type[nn.Module]) -> None:
-    """Raises Unsupported unless the layer is exactly of one of these types and nobody listens to its
-    calls: what a quantiser, an adapter or a hook put there would be left out."""
-    if type(module) not in types:
-        wanted = " or ".join(t.__name__ for t in types)
-        raise Unsupported(f"its projection is {type(module).__name__}, not a plain {wanted}")
-    unhooked(module)
+def refuse(complaint: str | None) -> None:
+    """Raises Unsupported if there is something to complain of."""
+    if complaint:
+        raise Unsupported(complaint)
 
 
-def unhooked(module: nn.Module) -> None:
-    own_forward(module)
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
-    if any(hooks):
-        raise Unsupported(
-            f"hooks are attached to its {type(module).__name__}, and would not be called"
-        )
+def foreign(layer: nn.Module) -> str | None:
+    """A class that only has the name of transformers' own may compute something else."""
+    kind = type(layer)
+    if kind.__module__.startswith("transformers.models."):
+        return None
+    return f"its class {kind.__name__} is not transformers' own but of {kind.__module__}"
 
 
-def own_forward(module: nn.Module) -> None:
-    """Raises Unsupported if its forward is not its class'."""
+def other_forward(module: nn.Module) -> str | None:
+    """Its forward is not its class'."""
     kind = type(module).__name__
     if hasattr(module, "_hf_hook"):
-        raise Unsupported(
-            f"hooks of accelerate are attached to this {kind} (device_map?), and would not be called"
-        )
-    if "forward" in vars(module):
-        raise Unsupported(
+        return f"hooks of accelerate are attached to this {kind} (device_map?), and would not be called"
+    if "forward" in module.__dict__:
+        return (
             f"the forward of this {kind} has been replaced already, as transformers' own kernel mapping does: "
             "load the model without use_kernels=True, or keep that kernel"
         )
+    return None
+
+
+def listened_to(module: nn.Module) -> str | None:
+    """A computation without a call of the module would leave something out: what a hook or another forward
+    adds. Asked when an operator is put in, and at each of its calls: these may come later."""
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+        return f"hooks are attached to its {type(module).__name__}, and would not be called"
+    return other_forward(module)
+
+
+def not_plain(module: nn.Module, *types: type[nn.Module]) -> str | None:
+    """The same for a module whose parameters are used: a quantiser or an adapter is another class."""
+    if type(module) not in types:
+        wanted = " or ".join(t.__name__ for t in types)
+        return f"its projection is {type(module).__name__}, not a plain {wanted}"
+    return listened_to(module)

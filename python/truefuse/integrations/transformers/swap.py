@@ -18,7 +18,9 @@ from truefuse.integrations.transformers.replacement import (
     Place,
     Replacement,
     Unsupported,
-    own_forward,
+    foreign,
+    other_forward,
+    refuse,
 )
 
 TESTED = ("5.17", "5.23", "5.24")
@@ -38,16 +40,30 @@ class Swap:
         self.skipped: dict[str, str] = {}
         self.disabled: tuple[str, ...] = ()
         self._hits = Hits()
-        self._undo: list[Callable[[], None]] = []
+        self._in: list[tuple[str, nn.Module, MethodType]] = []
 
     def hits(self) -> dict[str, int]:
         """Calls so far, by "operator@layer"."""
         return dict(self._hits.counts)
 
     def restore(self) -> None:
-        """The model as it was. A second call does nothing."""
-        while self._undo:
-            self._undo.pop()()
+        """The model as it was. A second call does nothing.
+
+        Raises RuntimeError if others have put their forward over an operator's (hooks of accelerate do):
+        taking theirs away would break what they will restore. Once it is gone, call this again.
+        """
+        self._in = [
+            (name, module, forward)
+            for name, module, forward in self._in
+            if not _take_out(module, forward)
+        ]
+        if self._in:
+            names = [name for name, _, _ in self._in]
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise RuntimeError(
+                f"restore: another forward was put over the operator in {names[0]}{more} and may still call it. "
+                "Take that out first, then call restore() again; all other layers are as they were."
+            )
 
     def __enter__(self) -> Swap:
         return self
@@ -61,12 +77,21 @@ class Swap:
         self.restore()
 
     def _put(self, module: nn.Module, name: str, replacement: Replacement, call: Any) -> None:
-        own_forward(module)
+        refuse(foreign(module) or other_forward(module))
         hit = functools.partial(self._hits.add, replacement.operator, name)
         forward = replacement.bind(Place(module, name, type(module).forward, call, hit))
-        module.forward = MethodType(forward, module)  # type: ignore[method-assign]
-        self._undo.append(functools.partial(delattr, module, "forward"))
+        method = MethodType(forward, module)
+        module.forward = method  # type: ignore[method-assign]
+        self._in.append((name, module, method))
         self.layers.setdefault(replacement.operator, []).append(name)
+
+
+def _take_out(module: nn.Module, forward: MethodType) -> bool:
+    """False if something else is there now."""
+    if module.__dict__.get("forward", forward) is not forward:
+        return False
+    module.__dict__.pop("forward", None)
+    return True
 
 
 def use(
