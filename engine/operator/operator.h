@@ -27,7 +27,10 @@ struct DeviceFacts {
   int wave = 32;                    ///< Lanes per wave (warp).
   int max_shared_bytes = 48 << 10;  ///< Shared memory (LDS) one block can have without an opt-in.
   int max_shared_bytes_opt_in = 48 << 10;  ///< And with one, which a launch makes by itself.
-  std::vector<TunedPolicy> tuned = {};     ///< The user's choices for this architecture.
+  std::vector<TunedPolicy> tuned = {};  ///< The user's choices for this architecture.
+
+  /// What grids are made of: one where the device does not say, for a grid of 0 blocks is left out.
+  int multiprocessors_or_one() const { return std::max(multiprocessors, 1); }
 
   /// The choice for an operator and dtype; `standard`, where there is none.
   LaunchPolicy policy(std::string_view op, DType dtype, const LaunchPolicy& standard) const {

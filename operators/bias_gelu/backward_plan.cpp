@@ -53,7 +53,7 @@ Variant sum_variant(DType dtype) {
 std::int64_t rows_each(std::int64_t rows, std::int64_t column_tiles, std::int64_t threads_y,
                        const LaunchPolicy& policy, const DeviceFacts& device) {
   const std::int64_t blocks =
-      kThreadsPerMultiprocessor / policy.threads * std::max(device.multiprocessors, 1);
+      kThreadsPerMultiprocessor / policy.threads * device.multiprocessors_or_one();
   const std::int64_t row_tiles = std::max<std::int64_t>(blocks / column_tiles, 1);
   const std::int64_t each = (rows + threads_y * row_tiles - 1) / (threads_y * row_tiles);
   return std::clamp((each + policy.rows - 1) / policy.rows * policy.rows,

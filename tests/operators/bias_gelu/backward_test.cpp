@@ -130,6 +130,15 @@ TEST(BiasGeluBackwardPlan, OneTileOfRowsNeedsNoSecondKernelAndNoScratch) {
   EXPECT_EQ(plan_of(unwanted).scratch_bytes, 0U);
 }
 
+TEST(BiasGeluBackwardPlan, ADeviceThatNamesNoMultiprocessorsCountsAsOne) {
+  Case given{.sizes = {4096, 1024}, .strides = {1024, 1}, .multiprocessors = 0};
+  const Plan unnamed = plan_of(given);
+  given.multiprocessors = 1;
+  const Plan one = plan_of(given);
+  EXPECT_EQ(unnamed.launches[0].grid.x, one.launches[0].grid.x);
+  EXPECT_EQ(unnamed.scratch_bytes, one.scratch_bytes);
+}
+
 TEST(BiasGeluBackwardPlan, RandomCallsAskForFewVariantsAndAllAreListed) {
   const auto listed = variants({});
   std::mt19937 random(3);
