@@ -27,6 +27,8 @@ struct DeviceFacts {
   int wave = 32;                    ///< Lanes per wave (warp).
   int max_shared_bytes = 48 << 10;  ///< Shared memory (LDS) one block can have without an opt-in.
   int max_shared_bytes_opt_in = 48 << 10;  ///< And with one, which a launch makes by itself.
+  /// Threads of a whole grid along x: by default as many as 2^31 - 1 blocks can have.
+  std::int64_t max_grid_threads_x = ((std::int64_t{1} << 31) - 1) * 1024;
   std::vector<TunedPolicy> tuned = {};  ///< The user's choices for this architecture.
 
   /// What grids are made of: one where the device does not say, for a grid of 0 blocks is left out.
