@@ -138,7 +138,8 @@ struct Plan {
   std::size_t count = 0;
 
   /// Memory of the device that all launches of the call share, uninitialised, aligned to 256 bytes,
-  /// and given back when they are done. A function of shapes and the device alone.
+  /// and given back when they are done. How much may depend on all that a plan may look at, strides
+  /// and alignments too, so it is known once the call has been planned, and not from shapes alone.
   std::size_t scratch_bytes = 0;
 
   Launch& add() {
