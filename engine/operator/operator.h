@@ -182,6 +182,11 @@ struct Operator {
   /// A pure function of the call's dtypes, sizes, strides, pointer alignments and the device facts.
   std::function<void(const Call& call, const DeviceFacts& device, Plan& plan)> plan;
 
+  /// Refuses arguments that do not fit together, where the contract cannot say so; throws Error.
+  /// Looks at sizes, strides, dtypes and scalars, at no memory. Called for meta tensors whose sizes
+  /// are all numbers; the CPU path and `plan` find the same by themselves. Null: there is no more.
+  void (*check_arguments)(const Call& call) = nullptr;
+
   /// Looks into the call's int32 and int64 tensors (indices, counts), which are in host memory here
   /// whatever the device says; throws Error. Null: any value will do. Called before the CPU path
   /// and, with TRUEFUSE_CHECK=1, before a launch.
