@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shlex
 import statistics
 from pathlib import Path
 from typing import Annotated, Any
@@ -88,7 +89,7 @@ def pack(
     names = "\n".join(f"{one['namespace']}::{one['name']}" for one in operators)
     packed = function(str(file.resolve()).encode(), names.encode(), "\n".join(arch).encode(), jobs)
     Screen().line(f"{packed['entries']} kernels, {packed['bytes'] / 2**20:.1f} MiB. To use them:")
-    print(f"export TRUEFUSE_BUNDLE={packed['path']}#{packed['sha256']}")
+    print(f"export TRUEFUSE_BUNDLE={shlex.quote(packed['path'])}#{packed['sha256']}")
 
 
 def unpack(

@@ -31,11 +31,13 @@ def flat(text: str) -> str:
 def test_a_bundle_serves_where_nothing_may_be_compiled(tmp_path):
     if refusal := _native.refusal("gfx906"):
         pytest.skip(refusal)
-    bundle = tmp_path / "kernels.tfb"
+    bundle = tmp_path / "my kernels.tfb"
     packed = truefuse("cache", "pack", str(bundle), "--arch", "gfx906", "--operator", "bias_gelu")
     assert packed.returncode == 0, packed.stderr
-    [spec] = re.findall(r"export TRUEFUSE_BUNDLE=(\S+)", packed.stdout)
-    assert spec.startswith(f"{bundle}#")
+    [line] = re.findall(r"^export TRUEFUSE_BUNDLE=.*$", packed.stdout, re.MULTILINE)
+    shell = ["sh", "-c", f'{line}\nprintf %s "$TRUEFUSE_BUNDLE"']
+    spec = subprocess.run(shell, capture_output=True, text=True, check=True).stdout
+    assert re.fullmatch(rf"{re.escape(str(bundle))}#[0-9a-f]{{64}}", spec)
 
     # Another, empty cache, and a device that states features the bundle leaves open.
     elsewhere = {"TRUEFUSE_CACHE_DIR": str(tmp_path / "cache"), "TRUEFUSE_LOG": "1"}
