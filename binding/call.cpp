@@ -1,4 +1,6 @@
 #include <cstdlib>
+#include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -198,6 +200,45 @@ void check_on_host(const Operator& op, std::span<const Argument> arguments) {
   op.check_values({seen, {}});
 }
 
+/// The arguments of a meta call as one with plain numbers has them.
+class KnownArguments {
+ public:
+  /// Nothing while a size or stride is symbolic: to ask which number it is would make a guard.
+  static std::optional<KnownArguments> of(std::span<const BasicArgument<c10::SymInt>> arguments) {
+    KnownArguments known;
+    for (const BasicArgument<c10::SymInt>& argument : arguments) {
+      if (!std::visit([&](const auto& value) { return known.add(value); }, argument)) return {};
+    }
+    return known;
+  }
+  std::span<const Argument> view() const { return arguments_; }
+
+ private:
+  template <class T>
+  bool add(const T& value) {
+    arguments_.emplace_back(value);
+    return true;
+  }
+  bool add(const BasicTensorView<c10::SymInt>& view) {
+    TensorView& known = std::get<TensorView>(
+        arguments_.emplace_back(TensorView{view.dtype, view.device, {}, {}, nullptr}));
+    return read(view.sizes, known.sizes) && read(view.strides, known.strides);
+  }
+  bool read(std::span<const c10::SymInt> symbolic, std::span<const std::int64_t>& known) {
+    std::vector<std::int64_t>& numbers = numbers_.emplace_back();
+    for (const c10::SymInt& value : symbolic) {
+      const auto number = value.maybe_as_int();
+      if (!number) return false;
+      numbers.push_back(*number);
+    }
+    known = numbers;
+    return true;
+  }
+
+  std::vector<Argument> arguments_;
+  std::deque<std::vector<std::int64_t>> numbers_;  // What the views refer to, which stays in place.
+};
+
 }  // namespace
 
 template <>
@@ -256,6 +297,8 @@ void run_gpu(const Operator& op, std::span<const Argument> arguments, Outputs& o
 void run_meta(const Operator& op, std::span<const BasicArgument<c10::SymInt>> arguments,
               Outputs& outputs) {
   check_and_allocate<c10::SymInt>(op, arguments, outputs);
+  if (op.check_arguments == nullptr) return;
+  if (const auto known = KnownArguments::of(arguments)) op.check_arguments({known->view(), {}});
 }
 
 void refuse_inference_tensors(const Operator& op, std::span<const at::Tensor* const> tensors) {

@@ -221,8 +221,7 @@ void Facts::evaluate(const Call& call, const DeviceFacts& device, std::int64_t* 
     std::int64_t& value = *values++;
     switch (fact.kind) {
       case Kind::multiprocessors:
-        // A device may not say: 1, since grids are made of it, and one of 0 blocks is left out.
-        value = std::max(device.multiprocessors, 1);
+        value = device.multiprocessors_or_one();
         break;
       case Kind::wave:
         value = device.wave;

@@ -231,6 +231,14 @@ void Geometry::plan(const Call& call, const DeviceFacts& device, Plan& plan) con
     launch.block = {extent(text, "block", 0, text.block[0], slots),
                     extent(text, "block", 1, text.block[1], slots),
                     extent(text, "block", 2, text.block[2], slots)};
+    const std::int64_t along_x = std::int64_t{grid.x} * launch.block.x;
+    if (along_x > device.max_grid_threads_x) {
+      throw Error(op_ + ": the grid of " + text.kernel + " has " + std::to_string(grid.x) +
+                  " blocks of " + std::to_string(launch.block.x) + " threads in x, " +
+                  std::to_string(along_x) + " threads together; this device takes at most " +
+                  std::to_string(device.max_grid_threads_x) +
+                  ". Let a block walk over more than its share");
+    }
     const std::uint64_t threads = std::uint64_t{launch.block.x} * launch.block.y * launch.block.z;
     const std::uint32_t most = text.max_threads.value_or(1024);
     if (threads > most) {

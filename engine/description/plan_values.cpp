@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <array>
 
 #include <truefuse/contract/small_vector.h>
@@ -46,7 +45,7 @@ struct Facts {
 };
 
 abi::Device device_of(const DeviceFacts& device) {
-  return {text_of(device.arch), std::max(device.multiprocessors, 1), device.wave,
+  return {text_of(device.arch), device.multiprocessors_or_one(), device.wave,
           device.max_shared_bytes, device.max_shared_bytes_opt_in};
 }
 

@@ -97,6 +97,7 @@ class HipDriver final : public Driver {
                   std::to_string(device));
     }
     facts.wave = jit::parse_arch(facts.arch).wave;
+    facts.max_grid_threads_x = (std::int64_t{1} << 32) - 1;
     // A second witness for the layout: without it the remaining fields are not believed.
     if (integer_at(bytes, layout_.wave) == facts.wave) {
       facts.multiprocessors = integer_at(bytes, layout_.multiprocessors);

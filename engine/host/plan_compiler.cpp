@@ -5,6 +5,7 @@
 #include <truefuse/host/plan_compiler.h>
 #include <truefuse/jit/compile_support.h>
 #include <truefuse/jit/diagnostics.h>
+#include <truefuse/jit/temporary_directory.h>
 
 namespace truefuse::host {
 namespace {

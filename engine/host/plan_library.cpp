@@ -8,8 +8,8 @@
 #include <truefuse/host/plan_compiler.h>
 #include <truefuse/host/plan_library.h>
 #include <truefuse/jit/build.h>
-#include <truefuse/jit/process.h>
 #include <truefuse/jit/shared_library.h>
+#include <truefuse/jit/temporary_directory.h>
 
 namespace truefuse::host {
 namespace {

@@ -8,6 +8,7 @@
 #include <truefuse/jit/log.h>
 #include <truefuse/jit/process.h>
 #include <truefuse/jit/shared_library.h>
+#include <truefuse/jit/temporary_directory.h>
 
 namespace truefuse::jit {
 namespace {

@@ -43,7 +43,7 @@ std::string cut(const std::string& text) {
 /// "file(12): error: text" (NVRTC, nvcc), "file:12:5: error: text" (clang, g++).
 std::vector<Diagnostic> errors_in(const Program& program, const std::vector<std::string>& lines) {
   static const std::regex kError(
-      R"(^\s*([^\s:()]+)(?:\((\d+)\)|:(\d+)(?::\d+)?)\s*:\s*(?:fatal |catastrophic )?error(?:\s*#[\w-]+)?\s*:\s*(.*)$)");
+      R"(^\s*([^\s:][^:]*?)(?:\((\d+)\)|:(\d+)(?::\d+)?)\s*:\s*(?:fatal |catastrophic )?error(?:\s*#[\w-]+)?\s*:\s*(.*)$)");
   std::vector<Diagnostic> errors;
   for (const std::string& line : lines) {
     std::smatch found;

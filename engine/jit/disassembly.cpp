@@ -5,6 +5,7 @@
 #include <truefuse/jit/compile_support.h>
 #include <truefuse/jit/disassembly.h>
 #include <truefuse/jit/process.h>
+#include <truefuse/jit/temporary_directory.h>
 
 namespace truefuse::jit {
 namespace {

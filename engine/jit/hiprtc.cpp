@@ -4,7 +4,7 @@
 #include <truefuse/jit/elf.h>
 #include <truefuse/jit/file_identity.h>
 #include <truefuse/jit/hiprtc.h>
-#include <truefuse/jit/process.h>
+#include <truefuse/jit/temporary_directory.h>
 
 namespace truefuse::jit {
 namespace {

@@ -1,11 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -220,31 +218,6 @@ std::string find_program(std::string_view name) {
     }
   }
   return {};
-}
-
-TemporaryDirectory::TemporaryDirectory() {
-  const char* parent = std::getenv("TMPDIR");
-  const std::string directory = parent != nullptr && parent[0] != '\0' ? parent : "/tmp";
-  // Absolute, because whoever gets it may work in another directory.
-  std::error_code ignored;
-  path_ = (std::filesystem::absolute(directory, ignored) / "truefuse-XXXXXX").string();
-  if (mkdtemp(path_.data()) == nullptr) {
-    const int reason = errno;
-    throw Error("compilers need a directory for intermediate files, and none can be made in " +
-                directory + " (" + error_words(reason) +
-                "); set TMPDIR to a directory that exists, is writable and has room");
-  }
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  // Not std::filesystem::remove_all: in a program that links PyTorch 2.11 for CUDA 13 before the
-  // C++ library, that is PyTorch's copy, which calls a null pointer.
-  constexpr int kOpenDirectories = 8;
-  const auto remove_one = [](const char* path, const struct stat*, int, FTW*) {
-    std::remove(path);  // What cannot be removed stays, and the rest goes.
-    return 0;
-  };
-  nftw(path_.c_str(), remove_one, kOpenDirectories, FTW_DEPTH | FTW_PHYS);
 }
 
 }  // namespace truefuse::jit

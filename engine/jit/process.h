@@ -41,19 +41,4 @@ ProcessResult run_process(const std::vector<std::string>& command,
 /// Path of an executable file of this name in PATH; empty if there is none.
 std::string find_program(std::string_view name);
 
-/// A private directory under $TMPDIR (else /tmp), removed with everything in it at the end.
-class TemporaryDirectory {
- public:
-  /// Throws Error naming the directory that cannot be written to.
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 }  // namespace truefuse::jit

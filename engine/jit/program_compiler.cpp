@@ -10,6 +10,7 @@
 #include <truefuse/jit/program_compiler.h>
 #include <truefuse/jit/sha256.h>
 #include <truefuse/jit/shared_library.h>
+#include <truefuse/jit/temporary_directory.h>
 
 namespace truefuse::jit {
 namespace {

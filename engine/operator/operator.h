@@ -27,7 +27,12 @@ struct DeviceFacts {
   int wave = 32;                    ///< Lanes per wave (warp).
   int max_shared_bytes = 48 << 10;  ///< Shared memory (LDS) one block can have without an opt-in.
   int max_shared_bytes_opt_in = 48 << 10;  ///< And with one, which a launch makes by itself.
-  std::vector<TunedPolicy> tuned = {};     ///< The user's choices for this architecture.
+  /// Threads of a whole grid along x: by default as many as 2^31 - 1 blocks can have.
+  std::int64_t max_grid_threads_x = ((std::int64_t{1} << 31) - 1) * 1024;
+  std::vector<TunedPolicy> tuned = {};  ///< The user's choices for this architecture.
+
+  /// What grids are made of: one where the device does not say, for a grid of 0 blocks is left out.
+  int multiprocessors_or_one() const { return std::max(multiprocessors, 1); }
 
   /// The choice for an operator and dtype; `standard`, where there is none.
   LaunchPolicy policy(std::string_view op, DType dtype, const LaunchPolicy& standard) const {
@@ -137,7 +142,8 @@ struct Plan {
   std::size_t count = 0;
 
   /// Memory of the device that all launches of the call share, uninitialised, aligned to 256 bytes,
-  /// and given back when they are done. A function of shapes and the device alone.
+  /// and given back when they are done. How much may depend on all that a plan may look at, strides
+  /// and alignments too, so it is known once the call has been planned, and not from shapes alone.
   std::size_t scratch_bytes = 0;
 
   Launch& add() {
@@ -179,6 +185,11 @@ struct Operator {
 
   /// A pure function of the call's dtypes, sizes, strides, pointer alignments and the device facts.
   std::function<void(const Call& call, const DeviceFacts& device, Plan& plan)> plan;
+
+  /// Refuses arguments that do not fit together, where the contract cannot say so; throws Error.
+  /// Looks at sizes, strides, dtypes and scalars, at no memory. Called for meta tensors whose sizes
+  /// are all numbers; the CPU path and `plan` find the same by themselves. Null: there is no more.
+  void (*check_arguments)(const Call& call) = nullptr;
 
   /// Looks into the call's int32 and int64 tensors (indices, counts), which are in host memory here
   /// whatever the device says; throws Error. Null: any value will do. Called before the CPU path

@@ -82,6 +82,7 @@ DeviceFacts facts_of(const SimDevice& device) {
   facts.multiprocessors = 4;
   facts.wave = device.arch == "sim:wave32" ? 32 : 64;
   facts.max_shared_bytes = facts.max_shared_bytes_opt_in = 64 << 10;
+  facts.max_grid_threads_x = (std::int64_t{1} << 32) - 1;  // As HIP, whose devices it stands for.
   return facts;
 }
 

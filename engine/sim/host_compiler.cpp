@@ -6,6 +6,7 @@
 #include <truefuse/jit/compile_support.h>
 #include <truefuse/jit/process.h>
 #include <truefuse/jit/sha256.h>
+#include <truefuse/jit/temporary_directory.h>
 #include <truefuse/sim/embedded.h>
 #include <truefuse/sim/host_compiler.h>
 #include <truefuse/sim/registration.h>

@@ -85,7 +85,7 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   const std::int64_t vectors = rows.count() * (hidden / form.vector(form.policy(device)));
   const bool bias_is_whole = bias_stride == 1 && common::is_aligned(bias.data);
   if (form.vectorised && is_dense(rows, hidden, vectors, bias_is_whole)) {
-    form.many = vectors >= 4 * kThreadsAtATime * std::max(device.multiprocessors, 1);
+    form.many = vectors >= 4 * kThreadsAtATime * device.multiprocessors_or_one();
   } else {
     form.row_dims = common::are_short(rows) ? 1 : common::kMaxRowDims;
   }

@@ -54,6 +54,7 @@ const Operator& gdn_decode_operator() {
     description.source = {"gdn_decode/kernel.hip", operators::gdn_decode_files()};
     description.constants = gdn_decode::constant_names();
     description.plan = gdn_decode::plan;
+    description.check_arguments = gdn_decode::check_arguments;
     description.check_values = gdn_decode::check_values;
     description.variants = gdn_decode::variants();
     return description;

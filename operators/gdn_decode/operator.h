@@ -50,6 +50,9 @@ std::vector<Operator::NamedVariant> variants();
 /// The names of a variant's constants, in order.
 std::vector<std::string> constant_names();
 
+/// Operator::check_arguments: layouts, channels, head sizes, buffers, what belongs together.
+void check_arguments(const Call& call);
+
 /// Operator::check_values: indices inside the pool, no slot written twice.
 void check_values(const Call& call);
 

@@ -130,7 +130,7 @@ std::int64_t chunk_rows(const Choice& c, const DeviceFacts& device) {
 
 /// Blocks of a stream: two for each multiprocessor, or fewer if they then have as many tasks each.
 std::int64_t tasks_of_a_block(std::int64_t tasks, const DeviceFacts& device) {
-  const std::int64_t most = std::max<std::int64_t>(2 * device.multiprocessors, 1);
+  const std::int64_t most = 2 * device.multiprocessors_or_one();
   return (tasks + most - 1) / most;
 }
 std::int64_t stream_blocks(std::int64_t tasks, const DeviceFacts& device) {
@@ -147,7 +147,7 @@ void choose_form(const Problem& p, const DeviceFacts& device, Choice& c) {
   const std::int64_t tasks = p.batch * p.heads.H;
   const std::int64_t unit = c.keys_are_last ? 1 : c.vector;
   for (const std::int64_t split : {8, 4, 2}) {
-    if (tasks * split > device.multiprocessors || c.heads.V % (split * unit) != 0 ||
+    if (tasks * split > device.multiprocessors_or_one() || c.heads.V % (split * unit) != 0 ||
         c.heads.K % split != 0 || c.heads.G > 8) {
       continue;
     }

@@ -287,6 +287,8 @@ std::int64_t write_slot(const Problem& p, std::int64_t sequence, std::int64_t to
   return checked_slot(p, p.write_index, "write_indices", sequence, p.speculative ? token : 0);
 }
 
+void check_arguments(const Call& call) { Problem{call}; }
+
 void check_values(const Call& call) {
   const Problem p(call);
   if (!p.read_index.given() || p.empty()) return;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import shlex
 import site
 import sys
 import sysconfig
@@ -33,7 +34,8 @@ def library_path() -> Path:
     raise ImportError(
         f"truefuse is built for {', '.join(built) or 'no PyTorch at all'}, but this is PyTorch "
         f"{torch.__version__} ({_library_name()} is wanted): rebuild it for this PyTorch with "
-        f"`{sys.executable} -m pip install --no-build-isolation --no-deps --force-reinstall <truefuse source folder>`"
+        f"`{shlex.quote(sys.executable)} -m pip install --no-build-isolation --no-deps --force-reinstall "
+        "<truefuse source folder>`"
     )
 
 

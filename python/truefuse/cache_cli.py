@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shlex
 import statistics
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,11 +85,11 @@ def pack(
     from truefuse.cli import operator_named
 
     jobs = len(os.sched_getaffinity(0))
-    found = [operator_named(name) for name in operator or []]
-    names, archs = "\n".join(f"{o['namespace']}::{o['name']}" for o in found), "\n".join(arch)
-    found = function(str(file.resolve()).encode(), names.encode(), archs.encode(), jobs)
-    Screen().line(f"{found['entries']} kernels, {found['bytes'] / 2**20:.1f} MiB. To use them:")
-    print(f"export TRUEFUSE_BUNDLE={found['path']}#{found['sha256']}")
+    operators = [operator_named(name) for name in operator or []]
+    names = "\n".join(f"{one['namespace']}::{one['name']}" for one in operators)
+    packed = function(str(file.resolve()).encode(), names.encode(), "\n".join(arch).encode(), jobs)
+    Screen().line(f"{packed['entries']} kernels, {packed['bytes'] / 2**20:.1f} MiB. To use them:")
+    print(f"export TRUEFUSE_BUNDLE={shlex.quote(packed['path'])}#{packed['sha256']}")
 
 
 def unpack(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from truefuse import sampling
+
 if TYPE_CHECKING:
     from truefuse.case import Case, Inputs, Mode
 
@@ -28,6 +30,9 @@ def complaint(case: Case) -> str | None:
             return f'{name} is {_what(value)}; it must be a dict of functions, as {{"eager": function}}'
     if not case.baselines:
         return 'baselines is empty; it needs one, as {"eager": function}: the yardstick of accuracy'
+    for name in sampling.OWN:
+        if name in case.baselines:
+            return f"baselines has a {name!r}, which in the figures is the candidate; give it another name"
     for name, kind, example in (
         ("modes", Mapping, '({"eps": 1e-5},)'),
         ("dtypes", torch.dtype, "(torch.float32,)"),

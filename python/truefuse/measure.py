@@ -25,7 +25,7 @@ from truefuse.gates.edges import coarse_error
 from truefuse.gates.outputs import as_bits
 from truefuse.gates.remembered import one_of_many
 from truefuse.rotation import Sets
-from truefuse.sampling import AGAIN, CANDIDATE
+from truefuse.sampling import AGAIN, CANDIDATE, OWN
 
 WARMUP_CALLS = 30
 WARMUP_SECONDS = 0.3
@@ -275,7 +275,7 @@ class _Shape:
             chosen = self._next(batch)
             seconds, outputs = self._timed(name, chosen)
             right = self._as_expected(chosen, outputs)
-            if name in (CANDIDATE, AGAIN):
+            if name in OWN:
                 self._check(chosen, right, number)
             return seconds
 
@@ -381,12 +381,10 @@ class _Shape:
         # A busy device takes up work late and says so late, whoever waits: the host's clock runs on. A host's
         # clock that runs slower has no such excuse.
         waits = [
-            max(0.0, first - second)
-            for name, (first, second) in pairs.items()
-            if name not in (CANDIDATE, AGAIN)
+            max(0.0, first - second) for name, (first, second) in pairs.items() if name not in OWN
         ]
         late = min(waits, default=0.0)
-        for name in (CANDIDATE, AGAIN):
+        for name in OWN:
             first, second = pairs[name]
             allowed = share * max(first, second) + seconds
             if not -allowed <= first - second <= allowed + late:

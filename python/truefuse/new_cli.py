@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from truefuse import command_line
 from truefuse.usage import Command
 
 TEMPLATES = Path(__file__).parent / "templates" / "new"
@@ -67,4 +68,4 @@ def register(app: typer.Typer, refuse: Any) -> None:
         )
         for path in written:
             screen.line(str(path), indent=2)
-        screen.line(f"next: truefuse check {folder} --device sim:wave64")
+        screen.line(f"next: {command_line.of('check', str(folder), 'sim:wave64')}")

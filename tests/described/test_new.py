@@ -1,6 +1,7 @@
 """truefuse new, check and compile of a described operator's folder."""
 
 import os
+import shlex
 import subprocess
 import sys
 
@@ -25,6 +26,14 @@ def new(tmp_path, kind, name):
     done = run("new", tmp_path / name, "--kind", kind)
     assert done.exit_code == 0, done.output
     return tmp_path / name
+
+
+def test_the_next_command_is_as_a_shell_takes_it(tmp_path):
+    folder = tmp_path / "my own" / "leaky"
+    folder.parent.mkdir()
+    done = run("new", folder)
+    command = done.output[done.output.index("next: ") :].removeprefix("next: ")
+    assert shlex.split(command) == ["truefuse", "check", str(folder), "--device", "sim:wave64"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -40,7 +40,7 @@ def build(tmp_path, monkeypatch):
     monkeypatch.setattr(environment, "BUILD", root / "build")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    monkeypatch.setenv("PIP_FIND_LINKS", wheels.as_uri())  # pip splits it at spaces.
     environment.inventory.cache_clear()
     return wheels
 

@@ -28,14 +28,21 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
+def exported(printed: str) -> str:
+    """What TRUEFUSE_BUNDLE is in a shell that is given the line that `pack` prints."""
+    [line] = re.findall(r"^export TRUEFUSE_BUNDLE=.*$", printed, re.MULTILINE)
+    shell = ["sh", "-c", f'{line}\nprintf %s "$TRUEFUSE_BUNDLE"']
+    return subprocess.run(shell, capture_output=True, text=True, check=True).stdout
+
+
 def test_a_bundle_serves_where_nothing_may_be_compiled(tmp_path):
     if refusal := _native.refusal("gfx906"):
         pytest.skip(refusal)
-    bundle = tmp_path / "kernels.tfb"
+    bundle = tmp_path / "my kernels.tfb"
     packed = truefuse("cache", "pack", str(bundle), "--arch", "gfx906", "--operator", "bias_gelu")
     assert packed.returncode == 0, packed.stderr
-    [spec] = re.findall(r"export TRUEFUSE_BUNDLE=(\S+)", packed.stdout)
-    assert spec.startswith(f"{bundle}#")
+    spec = exported(packed.stdout)
+    assert re.fullmatch(rf"{re.escape(str(bundle))}#[0-9a-f]{{64}}", spec)
 
     # Another, empty cache, and a device that states features the bundle leaves open.
     elsewhere = {"TRUEFUSE_CACHE_DIR": str(tmp_path / "cache"), "TRUEFUSE_LOG": "1"}
@@ -131,7 +138,7 @@ def test_a_described_operator_is_packed_and_served_from_another_place(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kernels.tfb"]
 
     elsewhere = shutil.copytree(folder, tmp_path / "elsewhere" / "swish")
-    [spec] = re.findall(r"export TRUEFUSE_BUNDLE=(\S+)", packed.stdout)
+    spec = exported(packed.stdout)
     environment = {"TRUEFUSE_CACHE_DIR": str(tmp_path / "cache"), "TRUEFUSE_LOG": "1"}
     arguments = ("compile", str(elsewhere), "--all", "--arch", "gfx906")
     found = truefuse(*arguments, TRUEFUSE_BUNDLE=spec, TRUEFUSE_NO_COMPILE="1", **environment)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from truefuse import case as cases
-from truefuse import case_check, gates
+from truefuse import case_check, gates, sampling
 from truefuse.case import Case, Tolerance
 from truefuse.context import Context
 from truefuse.verdict import Status
@@ -195,6 +195,14 @@ def test_a_contract_of_other_arguments(arguments, words):
         ({"candidate": None}, "candidate is None; it must be a function"),
         ({"baselines": {}}, "baselines is empty"),
         ({"baselines": {"eager": 3}}, "baselines is {'eager': 3}; it must be a dict of functions"),
+        (
+            {"baselines": {"eager": torch.tanh, "candidate": torch.tanh}},
+            "baselines has a 'candidate', which in the figures is the candidate; give it another name",
+        ),
+        (
+            {"baselines": {sampling.AGAIN: torch.tanh}},
+            "baselines has a 'candidate again', which in the figures is the candidate",
+        ),
         ({"dtypes": ("float32",)}, r"dtypes is .*such as \(torch.float32,\)"),
         ({"dtypes": ()}, r"dtypes is \(\)"),
         ({"contract": {"x": "f32"}}, "contract is {'x': 'f32'}; it must be a text such as"),

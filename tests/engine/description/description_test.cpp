@@ -170,6 +170,23 @@ TEST(Description, a_device_that_names_no_multiprocessors_still_gets_its_launch) 
   EXPECT_EQ(plan.launches[0].grid.y, 6u);
 }
 
+TEST(Description, a_grid_of_more_threads_than_the_device_takes_is_an_error_of_the_call) {
+  const auto made = described(replaced(kText, "ceil_div(hidden, 64), min", "65536 * hidden, min"));
+  DeviceFacts device;
+  const auto error = [&](std::int64_t hidden) {
+    const Floats data(hidden);
+    Plan plan;
+    return truefuse::testing::error_of([&] { made->op.plan(data.call(), device, plan); });
+  };
+  EXPECT_EQ(error(1024), "no error") << "CUDA counts blocks alone";
+  device.max_grid_threads_x = (std::int64_t{1} << 32) - 1;
+  EXPECT_EQ(error(1023), "no error");
+  EXPECT_EQ(error(1024),
+            "scale: the grid of scale has 67108864 blocks of 64 threads in x, 4294967296 threads "
+            "together; this device takes at most 4294967295. Let a block walk over more than its "
+            "share");
+}
+
 TEST(Description, shared_memory_of_64_kilobytes_is_there_in_the_simulator) {
   const auto made = described(replaced(kText, "block = 64", "block = 64\n  shared = 65536"));
   const Floats data(8);

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include <truefuse/description/watched.h>
-#include <truefuse/jit/process.h>
+#include <truefuse/jit/temporary_directory.h>
 
 #include "describing.h"
 

@@ -9,6 +9,7 @@
 #include <truefuse/core/error.h>
 #include <truefuse/jit/code_object.h>
 #include <truefuse/jit/process.h>
+#include <truefuse/jit/temporary_directory.h>
 #include <truefuse/jit/toolchains.h>
 #include <truefuse/sim/embedded.h>
 

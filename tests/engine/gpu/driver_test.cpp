@@ -61,6 +61,7 @@ TEST_F(CudaDriver, SaysWhatTheDeviceIs) {
   const DeviceFacts facts = driver->facts(0);
   EXPECT_EQ(facts.arch, "sm_90a");
   EXPECT_EQ(facts.multiprocessors, 132);
+  EXPECT_EQ(facts.max_grid_threads_x, 2147483647LL * 1024);
   EXPECT_EQ(facts.wave, 32);
   EXPECT_EQ(facts.max_shared_bytes, 49152);
   EXPECT_EQ(facts.max_shared_bytes_opt_in, 232448);
@@ -234,6 +235,7 @@ TEST_F(HipDriver, DtksOwnRuntimeIsPreferredAndItsArchTakenWhole) {
   EXPECT_EQ(facts.arch, "gfx936:sramecc+:xnack-");
   EXPECT_EQ(facts.wave, 64);
   EXPECT_EQ(facts.multiprocessors, 80);
+  EXPECT_EQ(facts.max_grid_threads_x, 4294967295);
   EXPECT_EQ(facts.max_shared_bytes, 65536);
   EXPECT_EQ(facts.max_shared_bytes_opt_in, 65536);
   EXPECT_EQ(driver->device_name(0), "BW1000");

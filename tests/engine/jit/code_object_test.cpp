@@ -9,6 +9,7 @@
 #include <truefuse/jit/hiprtc.h>
 #include <truefuse/jit/nvcc.h>
 #include <truefuse/jit/nvrtc.h>
+#include <truefuse/jit/temporary_directory.h>
 
 #include "compiler_testing.h"
 

@@ -25,6 +25,8 @@ TEST(Diagnostics, every_compiler_s_spelling) {
   for (const std::string line :
        {"mine/kernel.hip(3): error: no such thing", "mine/kernel.hip:3:7: error: no such thing",
         "/tmp/dir/mine/kernel.hip:3:7: fatal error: no such thing",
+        "/tmp/my (own) dir/mine/kernel.hip:3:7: error: no such thing",
+        "/tmp/my (own) dir/mine/kernel.hip(3): error: no such thing",
         "mine/kernel.hip:3: error: no such thing", "mine/kernel.hip(3): error #20-D: no such thing",
         "mine/kernel.hip(3): catastrophic error: no such thing"}) {
     EXPECT_EQ(

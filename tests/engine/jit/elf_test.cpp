@@ -6,6 +6,7 @@
 #include <truefuse/jit/file_identity.h>
 #include <truefuse/jit/process.h>
 #include <truefuse/jit/sha256.h>
+#include <truefuse/jit/temporary_directory.h>
 
 #include "compiler_testing.h"
 

@@ -2,6 +2,7 @@
 
 #include <truefuse/jit/code_object.h>
 #include <truefuse/jit/nvcc.h>
+#include <truefuse/jit/temporary_directory.h>
 
 #include "compiler_testing.h"
 

@@ -3,6 +3,7 @@
 
 #include <truefuse/jit/code_object.h>
 #include <truefuse/jit/nvrtc.h>
+#include <truefuse/jit/temporary_directory.h>
 
 #include "cache_test_support.h"
 #include "compiler_testing.h"

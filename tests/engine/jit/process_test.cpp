@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <truefuse/jit/process.h>
+#include <truefuse/jit/temporary_directory.h>
 
 #include "compiler_testing.h"
 
@@ -118,36 +119,6 @@ TEST(Process, FindsProgramsInAbsoluteDirectoriesOfPath) {
   EXPECT_EQ(find_program("tf-test-program"), directory.path() + "/tf-test-program");
   EXPECT_EQ(find_program("tf-test-data"), "");
   EXPECT_EQ(find_program("tf-test-absent"), "");
-}
-
-TEST(TemporaryDirectory, IsPrivateAndRemoved) {
-  std::string path;
-  {
-    const TemporaryDirectory directory;
-    path = directory.path();
-    const auto mode = std::filesystem::status(path).permissions();
-    EXPECT_EQ(mode, std::filesystem::perms::owner_all);
-    std::filesystem::create_directories(path + "/a/b");
-    std::ofstream(path + "/a/b/file") << "text";
-  }
-  EXPECT_FALSE(std::filesystem::exists(path));
-}
-
-TEST(TemporaryDirectory, IsAbsolute) {
-  const TemporaryDirectory parent;
-  const testing::ScopedDirectory here(parent.path());
-  const ScopedVariable variable("TMPDIR", ".");
-  const TemporaryDirectory directory;
-  EXPECT_TRUE(directory.path().starts_with('/')) << directory.path();
-  EXPECT_TRUE(std::filesystem::equivalent(directory.path() + "/..", parent.path()));
-}
-
-TEST(TemporaryDirectory, NamesTheDirectoryThatCannotBeUsed) {
-  const ScopedVariable variable("TMPDIR", "/nonexistent/tmp");
-  const std::string message = testing::error_of([] { const TemporaryDirectory directory; });
-  EXPECT_NE(message.find("/nonexistent/tmp (No such file or directory)"), std::string::npos)
-      << message;
-  EXPECT_NE(message.find("set TMPDIR"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <truefuse/jit/compile_support.h>
 #include <truefuse/jit/shared_library.h>
+#include <truefuse/jit/temporary_directory.h>
 #include <truefuse/jit/toolchains.h>
 
 #include "compiler_testing.h"

@@ -4,6 +4,7 @@
 
 #include <truefuse/core/error.h>
 #include <truefuse/jit/process.h>
+#include <truefuse/jit/temporary_directory.h>
 #include <truefuse/sim/host_compiler.h>
 
 #include "sim_test_support.h"

@@ -130,6 +130,24 @@ TEST(BiasGeluBackwardPlan, OneTileOfRowsNeedsNoSecondKernelAndNoScratch) {
   EXPECT_EQ(plan_of(unwanted).scratch_bytes, 0U);
 }
 
+TEST(BiasGeluBackwardPlan, ScratchDependsOnMoreThanShapes) {
+  const Case given{.sizes = {4096, 1024}, .strides = {1024, 1}};
+  Case shifted = given, smaller = given;
+  shifted.shift = 1;
+  smaller.multiprocessors = 8;
+  EXPECT_NE(plan_of(shifted).scratch_bytes, plan_of(given).scratch_bytes);
+  EXPECT_NE(plan_of(smaller).scratch_bytes, plan_of(given).scratch_bytes);
+}
+
+TEST(BiasGeluBackwardPlan, ADeviceThatNamesNoMultiprocessorsCountsAsOne) {
+  Case given{.sizes = {4096, 1024}, .strides = {1024, 1}, .multiprocessors = 0};
+  const Plan unnamed = plan_of(given);
+  given.multiprocessors = 1;
+  const Plan one = plan_of(given);
+  EXPECT_EQ(unnamed.launches[0].grid.x, one.launches[0].grid.x);
+  EXPECT_EQ(unnamed.scratch_bytes, one.scratch_bytes);
+}
+
 TEST(BiasGeluBackwardPlan, RandomCallsAskForFewVariantsAndAllAreListed) {
   const auto listed = variants({});
   std::mt19937 random(3);

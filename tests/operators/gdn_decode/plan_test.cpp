@@ -110,6 +110,24 @@ TEST(GdnDecodePlan, BlocksShareAKeyHeadWhereThereAreFewAndStreamWhereThereAreMan
   }
 }
 
+TEST(GdnDecodePlan, ADeviceThatNamesNoMultiprocessorsCountsAsOne) {
+  Shape shape;
+  shape.H = 16;
+  shape.G = 3;
+  shape.K = shape.V = 128;
+  shape.batch = 1;
+  Call call(shape);
+  DeviceFacts unnamed = kHopper, one = kHopper;
+  unnamed.multiprocessors = 0;
+  one.multiprocessors = 1;
+  const Plan a = plan_of(call.arguments(), call, unnamed);
+  const Plan b = plan_of(call.arguments(), call, one);
+  EXPECT_EQ(constant(b.launches[0], "TF_STREAM"), 1);
+  EXPECT_EQ(b.launches[0].grid.x, 2U);
+  EXPECT_EQ(a.launches[0].grid.x, b.launches[0].grid.x);
+  EXPECT_TRUE(a.launches[0].variant == b.launches[0].variant);
+}
+
 TEST(GdnDecodePlan, SeveralTokensAndLongHistoriesAreForThePortableForm) {
   Shape shape;
   shape.H = 16;

@@ -213,6 +213,11 @@ TEST(GdnDecodeSimulated, PaddingTouchesNothingAndGivesZeros) {
   shape.padding = "negative";
   shape.write_indices = {0, -1};  // Read from one slot, written to another, or not at all.
   check(shape, 64);
+  shape.indices = {1, -1};
+  for (const std::int64_t slot : {std::int64_t{2}, std::int64_t{0}, std::int64_t{1} << 40}) {
+    shape.write_indices = {0, slot};  // Of padding: not looked at.
+    check(shape, 64);
+  }
 }
 
 TEST(GdnDecodeSimulated, SpeculativeTokensKeepTheStateAfterEach) {

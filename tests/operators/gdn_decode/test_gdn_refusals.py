@@ -3,11 +3,12 @@
 import pytest
 import torch
 from gdn import FLAT, INTERLEAVED, Problem, bits
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 QKVZ, BA = INTERLEAVED["qkvz_layout"], INTERLEAVED["ba_layout"]
 
 
-def refused(problem, words, layout="interleaved", **changes):
+def refused(problem, words, layout="interleaved", shows_in_shapes=True, **changes):
     conv, state = changes.get("conv_state"), changes.get("state")
     conv = problem.window.clone() if conv is None else conv
     state = problem.state.transpose(-1, -2).contiguous() if state is None else state
@@ -15,6 +16,9 @@ def refused(problem, words, layout="interleaved", **changes):
     with pytest.raises(RuntimeError, match=words):
         problem.call(layout, **(changes | {"conv_state": conv, "state": state}))
     assert torch.equal(bits(conv), bits(before[0])) and torch.equal(bits(state), bits(before[1]))
+    if shows_in_shapes:  # Then what traces a model hears of it too.
+        with FakeTensorMode(allow_non_fake_inputs=True), pytest.raises(RuntimeError, match=words):
+            problem.call(layout, **(changes | {"conv_state": conv, "state": state}))
 
 
 def test_columns_that_the_layout_does_not_have():
@@ -168,7 +172,8 @@ def test_every_pair_of_sizes_that_are_exchanged_is_seen(layout, order):
 def test_indices_beyond_the_pool():
     for bad in (2, 2**31 - 1, 2**40):
         words = rf"state_indices\[1\] is {bad}; the pool has 2 slots, 0 to 1"
-        refused(Problem(), words, state_indices=torch.tensor([0, bad]), padding="negative")
+        indices = torch.tensor([0, bad])
+        refused(Problem(), words, shows_in_shapes=False, state_indices=indices, padding="negative")
 
 
 def test_written_tensors_share_no_memory():
@@ -181,6 +186,7 @@ def test_written_tensors_share_no_memory():
     refused(
         problem,
         "conv_state is written in place, and state overlaps",
+        shows_in_shapes=False,
         conv_state=overlap,
         state=state,
     )
@@ -188,7 +194,8 @@ def test_written_tensors_share_no_memory():
     both = torch.zeros(2 * problem.channels * 3)
     rows = both[: rows.numel()].view_as(rows).copy_(rows)
     conv = both.view(2, problem.channels, 3)
-    refused(problem, "conv_state is written in place, and qkvz", "flat", qkvz=rows, conv_state=conv)
+    words = "conv_state is written in place, and qkvz"
+    refused(problem, words, "flat", shows_in_shapes=False, qkvz=rows, conv_state=conv)
 
 
 def test_gradients_are_refused():

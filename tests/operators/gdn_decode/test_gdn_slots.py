@@ -91,6 +91,17 @@ def test_padding_gives_zeros_and_touches_nothing():
     assert torch.equal(alone_pool.call(alone, [4, -(2**31), -7])[0], want[0])
 
 
+@pytest.mark.parametrize("write", [6, 3, 99, -7])
+def test_where_padding_would_be_written_is_not_looked_at(write):
+    """A slot that nobody has, that of another sequence, one beyond the pool, and padding too."""
+    problem = Problem(batch=2)
+    want = problem.call()[0]
+    pool = Pool(problem, [4, -1])
+    out = pool.call(problem, [4, -1], write_indices=torch.tensor([3, write]))
+    assert torch.equal(out[0], want[0]) and (bits(out[1]) == 0).all()
+    pool.assert_untouched_but([3])
+
+
 def test_slot_zero_is_a_slot_or_nobody_as_the_caller_says():
     problem = Problem(batch=4)
     want = problem.call()[0]

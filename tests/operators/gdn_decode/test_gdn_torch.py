@@ -129,6 +129,28 @@ def test_batches_stay_symbolic():
     assert len(graphs) == 1
 
 
+def test_a_call_that_will_fail_is_not_traced():
+    graphs = []
+    tensors, words = arguments(Problem(), qkvz_layout="H (q=K | k=K | v=G V | _=G V)")
+    step = torch.compile(lambda *t: OP(*t, **words), fullgraph=True, backend=graphs.append)
+    with pytest.raises(Exception, match="no layout names z, which gates the norm"):
+        step(*tensors)
+    assert not graphs
+
+
+def test_symbolic_sizes_that_fit_nothing_are_left_to_the_call():
+    """To hold them against layouts would make a graph for each batch."""
+    words = arguments(Problem())[1]
+    step = torch.compile(
+        lambda *t: OP(*t, **words), fullgraph=True, dynamic=True, backend="aot_eager"
+    )
+    for batch in (2, 3):
+        tensors = arguments(Problem(batch=batch, W=5))[0]
+        window = tensors[2][..., 1:].contiguous()
+        with pytest.raises(RuntimeError, match="conv_state holds 3 inputs of each channel; 5 taps"):
+            step(*tensors[:2], window, *tensors[3:])
+
+
 def test_the_python_function_is_the_operator():
     problem = Problem()
     tensors, words = arguments(problem)
