@@ -130,7 +130,7 @@ def reference(*given: Any, **mode: Any) -> Tensor:
         return conv.new_zeros(shape)
     found = maths.decode(conv[..., 1 - TAPS :], state, rows, weights(call))
     conv.copy_(torch.cat([conv, maths.channels(rows)], -1)[..., -conv.shape[-1] :])
-    state.copy_(found.states[:, -1])
+    state.copy_(found.after[-1])
     return found.out.view(shape)
 
 

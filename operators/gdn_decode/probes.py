@@ -18,6 +18,7 @@ from truefuse.probe import Probe
 from truefuse.probe_producer import Producer
 
 TAPS = 4
+FEW_ROWS = 4
 MODEL = {"H": 16, "G": 3, "K": 128, "V": 128}
 SMALL = {"H": 2, "G": 3, "K": 8, "V": 8}
 MODELS = ("qwen3-next", "qwen3.5")
@@ -72,7 +73,8 @@ class Layer:
         count, device = len(given), given.device
         every = lambda t: t.to(device).expand(count, *t.shape).contiguous()  # noqa: E731
         if state is None:
-            state = every(self.state if state_layout == "[HV,K,V]" else self.state.transpose(1, 2))
+            state = self.state if state_layout == "[HV,K,V]" else self.state.transpose(1, 2)
+            state = every(state.contiguous())
         conv_state = every(self.window)
         w = self.weights
         weights = [
@@ -89,8 +91,13 @@ class Layer:
         return {"out": out, "inputs": conv_state[..., -1]}
 
     def reference(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The mathematics, with some of q, k, v, z, b, a and the state [n, HV, K, V] replaced."""
+        """The mathematics, with some of q, k, v, z, b, a and the state [n, HV, K, V] replaced. A few rows at a
+        time: each has a state of its own, and memory for many takes longer to get than to fill."""
         count = len(next(iter(tensors.values())))
+        if count > FEW_ROWS:
+            parts = zip(*(t.split(FEW_ROWS) for t in tensors.values()), strict=True)
+            found = [self.reference(dict(zip(tensors, part, strict=True))) for part in parts]
+            return {name: torch.cat([one[name] for one in found]) for name in found[0]}
         every = lambda t: t.double().expand(count, *t.shape)  # noqa: E731
         rows = {
             name: (tensors[name] if name in tensors else every(t))[:, None]

@@ -87,7 +87,7 @@ def delta_rule(state: Tensor, q: Tensor, k: Tensor, v: Tensor, alpha: Tensor, be
     k = normalised(k)[:, head]
     state = alpha[..., None, None] * state
     delta = beta[..., None] * (v - torch.einsum("bnkv,bnk->bnv", state, k))
-    state = state + k[..., :, None] * delta[..., None, :]
+    state.addcmul_(k[..., :, None], delta[..., None, :])
     return torch.einsum("bnkv,bnk->bnv", state, q), state
 
 
@@ -107,8 +107,13 @@ def gated_norm(core: Tensor, z: Tensor, weights: Weights, rounding=None) -> Tens
 class Result:
     out: Tensor  # [B, T, HV, V]; not rounded to the dtype of an output
     core: Tensor  # [B, T, HV, V]; what the norm gets
-    states: Tensor  # [B, T, HV, K, V]: after each token
+    after: list[Tensor]  # [B, HV, K, V], after each token
     inputs: Tensor  # [B, C, W - 1 + T]: the window and the tokens, as they came
+
+    @property
+    def states(self) -> Tensor:
+        """[B, T, HV, K, V]"""
+        return torch.stack(self.after, 1)
 
 
 def decode(window: Tensor, state: Tensor, rows: Rows, weights: Weights, rounding=None) -> Result:
@@ -132,4 +137,4 @@ def decode(window: Tensor, state: Tensor, rows: Rows, weights: Weights, rounding
         state = rounded(after, stored)
     core = torch.stack(cores, 1)
     out = core if weights.norm is None else gated_norm(core, rows.z, weights, rounding)
-    return Result(out, core, torch.stack(states, 1), torch.cat([window, x], dim=2))
+    return Result(out, core, states, torch.cat([window, x], dim=2))

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -65,9 +66,9 @@ def measure(
     with torch.no_grad():
         for size in context.case.timing_sizes:
             text = " × ".join(map(str, size))
-            shapes.append(
-                _Shape(context, size, peak, lambda t, text=text: progress(f"{text} {t}")).measure()
-            )
+            shape = Shape(context, size, lambda t, text=text: progress(f"{text} {t}"))
+            shape.require_right()
+            shapes.append(shape.measure(peak))
         progress("other dtypes and modes")
         _right_in_others(context)
         for name, (was, now) in flags.changed_since(context.at_start, context.device).items():
@@ -134,12 +135,21 @@ def _far_from_yardstick(context: Context, inputs: Inputs, mode: Mode, results: R
     return False
 
 
-class _Shape:
+@dataclass(frozen=True)
+class Turns:
+    """Seconds per call, by side. A sample is of `batch` calls."""
+
+    batch: int
+    samples: dict[str, list[float]]
+    waited: float | None  # see company.Watch
+
+
+class Shape:
     def __init__(
-        self, context: Context, size: Size, peak: float, progress: Callable[[str], None]
+        self, context: Context, size: Size, progress: Callable[[str], None] = lambda text: None
     ) -> None:
         case = context.case
-        self.context, self.size, self.peak, self.progress = context, size, peak, progress
+        self.context, self.size, self.progress = context, size, progress
         self.mode = case.timed_mode
         progress("inputs")
         self.sets = Sets(context, size)
@@ -147,9 +157,8 @@ class _Shape:
         self.checked = 0
         self.position = 0
         self.clocks: dict[str, list[tuple[float, float]]] = {name: [] for name in self.functions}
-        self._right()
 
-    def _right(self) -> None:
+    def require_right(self) -> None:
         """One set beside mathematics; the others, which cost as much again, beside the yardstick."""
         context, sets = self.context, self.sets
         complaint = coarse_error(context, sets.inputs[0], self.mode, sets.expected[0])
@@ -166,8 +175,8 @@ class _Shape:
     def _far_from_yardstick(self, inputs: Inputs, results: Results) -> bool:
         return _far_from_yardstick(self.context, inputs, self.mode, results)
 
-    def measure(self) -> dict[str, Any]:
-        context, case, sets = self.context, self.context.case, self.sets
+    def turns(self) -> Turns:
+        case, sets = self.context.case, self.sets
         self.progress("warming up")
         # The candidate's second turn is the same function: what warms one warms the other.
         warm = {name: self._warm_up(name) for name in self.functions if name != AGAIN}
@@ -193,17 +202,28 @@ class _Shape:
         timers = {name: self._timer(name, batch) for name in self.functions}
         watch = company.Watch()
         samples = sampling.interleaved(timers, rounds, between)
-        waited = watch.share()
-        self._alone()
-        self._as_fast_on_new_contents()
-        is_shared = self._clocks_agree(batch)
-        self._physics(samples[CANDIDATE])
-        self._arithmetic(samples[CANDIDATE])
-        noise, found = sampling.verdicts(samples, context.seed)
-        if is_shared or (waited or 0.0) >= company.BUSY:
+        return Turns(batch, samples, watch.share())
+
+    def verdicts(self, turns: Turns) -> tuple[dict[str, float], dict[str, dict[str, Any]], bool]:
+        """As sampling's; and whether a device that others use too made every side wait."""
+        is_shared = self._clocks_agree(turns.batch)
+        noise, found = sampling.verdicts(turns.samples, self.context.seed)
+        if is_shared or (turns.waited or 0.0) >= company.BUSY:
             # What many threads lose to others says nothing of a candidate that needs fewer.
             for one in found.values():
                 one["verdict"] = "AMBIGUOUS"
+        return noise, found, is_shared
+
+    def measure(self, peak: float) -> dict[str, Any]:
+        """`peak`: bytes per second that memory was seen to move."""
+        context, case, sets = self.context, self.context.case, self.sets
+        turns = self.turns()
+        samples = turns.samples
+        self._alone()
+        self._as_fast_on_new_contents()
+        noise, found, is_shared = self.verdicts(turns)
+        peak = self._physics(samples[CANDIDATE], peak)
+        self._arithmetic(samples[CANDIDATE])
         moved = sets.bytes_moved
         self.progress("cached, memory")
         return {
@@ -213,16 +233,16 @@ class _Shape:
             "sets": len(sets),
             "cold": sets.cold,
             "bytes": moved,
-            "bandwidth_share": moved / stats.median(samples[CANDIDATE]) / self.peak,
+            "bandwidth_share": moved / stats.median(samples[CANDIDATE]) / peak,
             "candidate": self._side(CANDIDATE, samples),
             "noise": noise,
-            "waited": waited,
+            "waited": turns.waited,
             "device_shared": is_shared,
             "baselines": [
                 {"name": name, **self._side(name, samples), **found[name]}
                 for name in case.baselines
             ],
-            "cached": self._cached(batch),
+            "cached": self._cached(turns.batch),
             "device_time": (
                 graphtime.measure(context, sets) if context.device.type == "cuda" else None
             ),
@@ -399,24 +419,26 @@ class _Shape:
             for first, second in pairs.values()
         )
 
-    def _physics(self, ours: list[float]) -> None:
+    def _physics(self, ours: list[float], peak: float) -> float:
+        """`peak`, or more if memory was seen to move more."""
         if not self.sets.cold:
-            return  # what lies in a cache may be faster than memory
+            return peak  # what lies in a cache may be faster than memory
         moved, seconds = self.sets.bytes_moved, stats.median(ours)
         # A busy machine may have measured too little: before anybody is accused it is asked again, on
         # buffers of the call's own size, which a cache may hold, and on the large ones.
         for size in (moved // 2, None):
-            if seconds >= bandwidth.floor_seconds(self.context, moved, self.peak):
-                return
-            self.peak = max(self.peak, bandwidth.measured(self.context, size))
-        least = bandwidth.floor_seconds(self.context, moved, self.peak)
+            if seconds >= bandwidth.floor_seconds(self.context, moved, peak):
+                return peak
+            peak = max(peak, bandwidth.measured(self.context, size))
+        least = bandwidth.floor_seconds(self.context, moved, peak)
         if seconds < least:
             raise Refuted(
                 "faster-than-memory",
                 f"{list(self.size)}: {seconds * 1e6:.4g} µs for {moved} bytes",
                 f"at least {least * 1e6:.4g} µs: memory was seen to move "
-                f"{self.peak / 1e9:.4g} GB/s at best",
+                f"{peak / 1e9:.4g} GB/s at best",
             )
+        return peak
 
     def _arithmetic(self, ours: list[float]) -> None:
         case, seconds = self.context.case, stats.median(ours)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from truefuse import probe_marks
+from truefuse.compare import one_thread
 from truefuse.layout_describe import describe
 from truefuse.layouts import BoundLayout
 
@@ -96,6 +97,8 @@ class Finding:
     def first_disagreement(self) -> str | None:
         held = _held(self.declared)
         for offset, element in enumerate(self.elements.tolist()):
+            if element == offset:
+                continue
             declared = self.who(offset) if held[offset] else "padding"
             if element == UNKNOWN:
                 fits = self.candidates[offset]
@@ -106,7 +109,7 @@ class Finding:
             elif element == UNREAD:
                 if held[offset]:
                     return f"offset {offset}: declared {declared}, not read at all"
-            elif element != offset:
+            else:
                 return f"offset {offset}: declared {declared}, read as {self.who(element)}"
         return None
 
@@ -247,7 +250,11 @@ def _relative(output: Tensor, wanted: Tensor) -> float:
 
 
 def _unpacked(probe: Probe, reference: Callable[[Tensors], Tensors]) -> Callable[[Tensor], Tensors]:
-    return lambda rows: reference(_logical(rows, probe.declared))
+    @one_thread()
+    def call(rows: Tensor) -> Tensors:
+        return reference(_logical(rows, probe.declared))
+
+    return call
 
 
 def _one_by_one(probe: Probe) -> Finding:
@@ -303,6 +310,7 @@ def _responses(
     return torch.cat(changes)
 
 
+@one_thread()
 def _match(
     asked: Tensor, known: Tensor, held: Tensor, tolerance: float
 ) -> tuple[Tensor, dict[int, list[int]]]:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from truefuse.compare import one_thread
+
 Tensors = Mapping[str, Tensor]
 NOBODY = -1  # of a position that follows no element, or more than one
 QUIET = 1e-3  # of a position's full response: what counts as none
@@ -43,7 +45,8 @@ def spelled(
         chosen = changes[begin : begin + batch]
         # Always the same number of rows: some kernels are compiled for it.
         rows = torch.full((batch, size), base, dtype=torch.float64)
-        rows[: len(chosen), marked] += step * chosen.double()
+        for row, which in zip(rows, chosen, strict=False):
+            row[marked[which]] = base + step
         for name, output in call(rows).items():
             outputs[name].append(output.detach().cpu().flatten(1)[: len(chosen)].double())
     followed, moves = {}, False
@@ -53,6 +56,7 @@ def spelled(
     return followed, moves
 
 
+@one_thread()
 def _spell(output: Tensor, marked: Tensor, bits: int) -> tuple[Tensor, bool]:
     response = output[1:] - output[0]
     full = response[0]

@@ -8,7 +8,9 @@ however many calls went before.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -59,11 +61,12 @@ def run(context: Context) -> Result:
             ),
         )
     curves: list[Curve] = []
+    beside = Beside()
     steps = context.case.drift_steps
     return judge(
         NAME,
         context,
-        lambda one: walk(one, curves),
+        lambda one: walk(one, beside, curves),
         {
             "a state that loses a fiftieth a step": _fades(context),
             "a state that never changes": _on_copies(good),
@@ -98,55 +101,124 @@ def repeat(context: Context) -> Complaint | None:
     return None
 
 
-def walk(context: Context, curves: list[Curve]) -> Complaint | None:
+def walk(context: Context, beside: Beside, curves: list[Curve]) -> Complaint | None:
     case = context.case
     curve: Curve = []
     curves.append(curve)
+    call = functools.partial(case_call, context, case.candidate)
     for dtype in case.dtypes:
-        for mode in case.modes:
-            found = _walk_one(context, dtype, mode, curve)
-            if found:
-                return found
+        steps = Steps(context, dtype)
+        with compare.one_thread():
+            others = [beside.walked(context, steps, mode) for mode in case.modes]
+        for mode, (eager, mathematics) in zip(case.modes, others, strict=True):
+            found = _Way(call, steps.state(copies)).walked(context, steps, mode)
+            complaint = _compared(context, steps, mode, found, eager, mathematics, curve)
+            if complaint:
+                return complaint
     return None
 
 
-def _walk_one(context: Context, dtype: torch.dtype, mode: Mode, curve: Curve) -> Complaint | None:
-    case = context.case
-    first = context.inputs(case.small_size, dtype, case.kinds[0], NAME, 0)
-    dtypes = context.result_dtypes(first, mode)
-    steps = range(1, case.drift_steps + 1)
-    fresh = [context.inputs(case.small_size, dtype, case.kinds[0], NAME, step) for step in steps]
+class Steps:
+    """The inputs of a case's steps in one dtype. In every mode they are the same."""
 
-    def walked(
-        function: Callable[..., Any], prepare: Callable[[Inputs], Inputs]
-    ) -> dict[int, Results]:
+    def __init__(self, context: Context, dtype: torch.dtype) -> None:
+        case = context.case
+        self.dtype, self._mutates = dtype, case.mutates
+        self.first, *drawn = (
+            context.inputs(case.small_size, dtype, case.kinds[0], NAME, step)
+            for step in range(case.drift_steps + 1)
+        )
+        # A step has the state of the last one.
+        self.fresh = [{k: v for k, v in one.items() if k not in case.mutates} for one in drawn]
+        self._wide: dict[int, Inputs] = {}
+
+    def state(self, prepare: Callable[[Inputs], Inputs]) -> Inputs:
+        """Before the first step."""
+        return {name: prepare(self.first)[name] for name in self._mutates}
+
+    def wide(self, number: int) -> Inputs:
+        if number not in self._wide:
+            self._wide[number] = widened(self.fresh[number])
+        return self._wide[number]
+
+    def describe(self, step: int, mode: Mode) -> str:
+        return describe(self.first | self.fresh[step - 1], mode)
+
+
+@dataclass
+class _Way:
+    """One side's way, each step on the state that the last one left; it goes on where it has come to."""
+
+    call: Callable[[Inputs, Mode], Any]
+    state: Inputs
+    inputs: Callable[[Steps, int], Inputs] = lambda steps, number: steps.fresh[number]
+    kept: dict[int, Results] = field(default_factory=dict)
+    step: int = 0
+
+    def walked(self, context: Context, steps: Steps, mode: Mode) -> dict[int, Results]:
         """The results of the last step and of those that are powers of two."""
-        state = {name: copies(prepare(first))[name] for name in case.mutates}
-        kept = {}
-        for step, inputs in zip(steps, fresh, strict=True):
-            given = prepare(inputs) | state
-            results = context.named(case_call(context, function, given, mode), given)
-            if not step & (step - 1) or step == case.drift_steps:
-                kept[step] = {name: tensor.clone() for name, tensor in results.items()}
-        return kept
+        last = len(steps.fresh)
+        while self.step < last:
+            inputs = self.inputs(steps, self.step) | self.state
+            given = {name: inputs[name] for name in steps.first}  # in the order of the call
+            results = context.named(self.call(given, mode), given)
+            self.step += 1
+            if not self.step & (self.step - 1) or self.step == last:
+                self.kept[self.step] = {name: one.clone() for name, one in results.items()}
+        return self.kept
 
-    found = walked(case.candidate, lambda inputs: inputs)
-    with compare.one_thread():
-        beside, mathematics = walked(*_yardstick(context, first)), walked(case.reference, widened)
-    label = f"{short(dtype)} {mode_name(mode)}"
-    for step, truths in mathematics.items():
-        for name, truth in truths.items():
-            ours, eager = (_distance(side[step][name], truth) for side in (found, beside))
+
+class Beside:
+    """The yardstick's way and that of mathematics. Whoever is judged, they are the same: walked once."""
+
+    def __init__(self) -> None:
+        self._ways: dict[str, tuple[_Way, _Way]] = {}
+
+    def walked(self, context: Context, steps: Steps, mode: Mode) -> tuple[dict[int, Results], ...]:
+        """The results of both; of more steps if somebody has asked for more."""
+        key = repr((steps.dtype, mode))
+        if key not in self._ways:
+            yardstick, prepare = _yardstick(context, steps.first)
+            self._ways[key] = (
+                _Way(
+                    _plain(yardstick),
+                    steps.state(prepare),
+                    lambda steps, number: prepare(steps.fresh[number]),
+                ),
+                _Way(_plain(context.case.reference), steps.state(widened), Steps.wide),
+            )
+        return tuple(way.walked(context, steps, mode) for way in self._ways[key])
+
+
+def _plain(function: Callable[..., Any]) -> Callable[[Inputs, Mode], Any]:
+    return lambda given, mode: function(*given.values(), **mode)
+
+
+def _compared(
+    context: Context,
+    steps: Steps,
+    mode: Mode,
+    found: dict[int, Results],
+    yardstick: dict[int, Results],
+    mathematics: dict[int, Results],
+    curve: Curve,
+) -> Complaint | None:
+    """The first result that is farther from mathematics than it may be; `curve` gets a row for each."""
+    dtypes = context.result_dtypes(steps.first, mode)
+    label = f"{short(steps.dtype)} {mode_name(mode)}"
+    for step, results in found.items():
+        for name, truth in mathematics[step].items():
+            ours, eager = (_distance(one[name], truth) for one in (results, yardstick[step]))
             curve.append(
                 {"case": label, "result": name, "step": step, "ours": ours, "eager": eager}
             )
-            tolerance = case.tolerance_for(dtypes[name])
+            tolerance = context.case.tolerance_for(dtypes[name])
             unit = torch.finfo(dtypes[name]).eps if dtypes[name].is_floating_point else 0.0
             bound = tolerance.factor * eager + tolerance.ulps * unit
             if not ours <= bound:
                 return Complaint(
                     f"'{name}' drifts away",
-                    f"step {step}, {label}: {describe(fresh[step - 1], mode)}",
+                    f"step {step}, {label}: {steps.describe(step, mode)}",
                     f"relative error at most {bound:.3g}",
                     f"{ours:.3g}",
                 )
