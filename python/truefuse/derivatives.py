@@ -21,6 +21,9 @@ REFUSAL = re.compile(
 )
 
 
+BY_SENT = "by incoming gradient"
+
+
 class Missing(Exception):
     """Nothing was raised, and yet a gradient that was asked for is not there."""
 
@@ -142,6 +145,32 @@ def has_second(
     return any(t is not None and bool(t.ne(0).any()) for t in second)
 
 
+def second(
+    function: Callable[..., Any],
+    inputs: Inputs,
+    mode: Mode,
+    wanted: Sequence[str],
+    sent: tuple[Tensor, ...],
+) -> Results:
+    """How the gradients change with each input and with each incoming gradient: derivatives of their squares, half
+    of each square held. Zeros where nothing was recorded."""
+    leaves, outputs = _on_leaves(function, inputs, mode, wanted)
+    ends, given = _ends(outputs, sent)
+    given = tuple(one.detach().clone().requires_grad_() for one in given)
+    with torch.enable_grad():
+        options = {"create_graph": True, "allow_unused": True}
+        first = torch.autograd.grad(ends, leaves, given, **options)
+        held = [(t * t.detach()).sum() for t in first if t is not None and t.requires_grad]
+        by = (*leaves, *given)
+        found = torch.autograd.grad(sum(held), by, allow_unused=True) if held else [None] * len(by)
+    labels = [f"by {name}" for name in wanted]
+    labels += [f"{BY_SENT} {number}" for number in range(len(given))]
+    return {
+        label: torch.zeros_like(one) if tensor is None else tensor
+        for label, one, tensor in zip(labels, by, found, strict=True)
+    }
+
+
 def of_candidate(
     context: Context,
     inputs: Inputs,
@@ -225,5 +254,6 @@ def layouts(gradient: Tensor) -> dict[str, Tensor]:
     if gradient.dim() >= 2:
         found["transposed"] = gradient.transpose(-1, -2).contiguous().transpose(-1, -2)
         found["one row for all"] = gradient[:1].expand_as(gradient)
+    found["stride 0, one number for all"] = gradient.new_full((), -1.75).expand_as(gradient)
     found["stride 0, from sum"] = gradient.new_ones(()).expand_as(gradient)
     return found

@@ -34,10 +34,6 @@ class Interval:
     high: float
 
 
-def lower_quartile(samples: Sequence[float]) -> float:
-    return float(torch.tensor(samples, dtype=torch.float64).quantile(0.25))
-
-
 def ratio_interval(numerator: Sequence[float], denominator: Sequence[float], seed: int) -> Interval:
     """median(numerator) / median(denominator), resampling rounds in pairs.
 

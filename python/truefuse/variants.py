@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from truefuse.case import Inputs
+from truefuse.case import Case, Inputs, Size
 from truefuse.context import Context, tensors
 from truefuse.negatives import shifted
 
@@ -29,13 +29,13 @@ class Variant:
 
 def variants(context: Context, contract: dict[str, Any], dtype: torch.dtype) -> Iterator[Variant]:
     arguments = [a for a in contract["arguments"] if a["kind"] == "tensor"]
+    case = context.case
     packed = any(argument["pack"] for argument in arguments)
-    kind = context.case.kinds[0]
+    kind = case.kinds[0]
 
     def inputs(*size: int) -> Inputs:
         return context.inputs(size, dtype, kind, "variants")
 
-    case = context.case
     for kind_of_size, sizes in (("empty", case.empty_sizes), ("rank", case.rank_sizes)):
         for size in sizes:
             if packed or len(size) == len(case.small_size):
@@ -43,8 +43,11 @@ def variants(context: Context, contract: dict[str, Any], dtype: torch.dtype) -> 
                 yield Variant(f"{kind_of_size} {text}", inputs(*size))
     plain = inputs(*case.small_size)
     deep = inputs(3, 4, 16) if packed and len(case.small_size) == 2 else plain
+    long = _long(case)
     for argument in arguments:
         name, layout = argument["name"], argument["layout"]
+        if long and isinstance(plain.get(name), Tensor):
+            yield from _long_rows(argument, inputs(*long))
         if not isinstance(plain.get(name), Tensor) or not plain[name].numel():
             continue
 
@@ -72,6 +75,23 @@ def variants(context: Context, contract: dict[str, Any], dtype: torch.dtype) -> 
             if name not in case.mutates and value.is_floating_point():
                 one = value.flatten()[:1].expand(value.numel()).view_as(value)
                 yield relaid("expanded", one, plain)
+
+
+def _long(case: Case) -> Size | None:
+    """A few rows of the longest that are timed: what is chosen by the length of a row is chosen here too."""
+    longest = max((size[-1] for size in case.timing_sizes if len(size) == 2), default=0)
+    is_plane = len(case.small_size) == 2
+    return (3, longest) if is_plane and longest > case.small_size[1] else None
+
+
+def _long_rows(argument: dict[str, Any], base: Inputs) -> Iterator[Variant]:
+    """In addresses that no vector divides."""
+    name, value = argument["name"], base[argument["name"]]
+    length = f"of {base[name].numel()} elements"
+    if argument.get("alignment", 1) <= value.element_size():
+        yield Variant(f"{name} {length} unaligned", {**base, name: shifted(value)})
+    if argument["layout"] in ("rows-strided", "strided") and value.dim() >= 2:
+        yield Variant(f"{name} {length} sliced", {**base, name: _inside(value, (0, 3))})
 
 
 def _inside(tensor: Tensor, extra: tuple[int, int]) -> Tensor:

@@ -240,12 +240,22 @@ def test_only_what_is_curved_has_a_second_derivative(function, has):
     assert derivatives.has_second(function, {"x": x}, {}, ("x",), (sent,)) is has
 
 
+def test_second_derivatives_by_inputs_and_by_incoming_gradients():
+    x, sent = torch.randn((2, 3, 5), dtype=torch.float64)
+    found = derivatives.second(lambda x: x**3, {"x": x}, {}, ("x",), (sent,))
+    first = 3 * x**2 * sent  # whose squares are derived, one factor held
+    assert torch.allclose(found["by x"], first * 6 * x * sent)
+    assert torch.allclose(found["by incoming gradient 0"], first * 3 * x**2)
+
+
 def test_layouts_of_an_incoming_gradient_hold_the_same_values():
     gradient = torch.randn(3, 4)
     made = derivatives.layouts(gradient)
     for name in ("contiguous", "narrow", "every second element", "transposed"):
         assert torch.equal(made[name], gradient)
     assert made["stride 0, from sum"].stride() == (0, 0)
+    assert made["stride 0, one number for all"].stride() == (0, 0)
+    assert bool((made["stride 0, one number for all"] != 1).all())
     assert made["one row for all"].stride(0) == 0
 
 

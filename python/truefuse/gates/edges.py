@@ -1,5 +1,6 @@
 """Edge sizes: one, vector and tile boundaries, primes, as many rows as columns, where a mistaken axis no
-longer shows in the shapes, and a size that is timed; every element near mathematics, in every dtype and mode."""
+longer shows in the shapes, a size that is timed, and rows one longer than each length that is timed; every element
+near mathematics, in every dtype and mode, and on other numbers of threads."""
 
 from __future__ import annotations
 
@@ -31,6 +32,7 @@ NAME = "edges"
 # A wrong index gives errors of the size of the values; how many ulp are right is the business of
 # the numerics gate.
 COARSE_ULPS = 8.0
+OTHER_THREADS = (1, 3, 5)
 
 
 def run(context: Context) -> Result:
@@ -46,6 +48,7 @@ def run(context: Context) -> Result:
             "a last element left out": _spoilt(context.good, -1),
             "a first element left out": _spoilt(context.good, 0),
             **_swapped(context),
+            **_by_threads(context),
         },
         "wrong-at-size",
         f"within {COARSE_ULPS:g} ulp of the largest value in the call",
@@ -58,9 +61,20 @@ def sizes_of(case: Case) -> tuple[Size, ...]:
     that are timed: the figures are of one dtype and mode, the verdict is of all."""
     own = tuple(case.edge_sizes)
     real = tuple(sorted(case.timing_sizes, key=math.prod)[:1])
-    if not _is_plane(case) or any(size[0] == size[1] > 1 for size in own):
+    if not _is_plane(case):
         return *own, *real
-    return *own, (case.small_size[1],) * 2, *real
+    has_square = any(size[0] == size[1] > 1 for size in own)
+    square = () if has_square else ((case.small_size[1],) * 2,)
+    return *own, *square, *real, *_longer_rows(case)
+
+
+def _longer_rows(case: Case) -> tuple[Size, ...]:
+    """Few rows, one element longer than those that are timed: what is chosen by the length of a row is chosen
+    here too, and leaves a remainder. For a case that has odd lengths at all."""
+    if not any(size[1] % 2 and size[1] > 1 for size in case.edge_sizes):
+        return ()
+    lengths = sorted({size[-1] + 1 for size in case.timing_sizes if len(size) == 2})
+    return tuple((3, length) for length in lengths)
 
 
 def _is_plane(case: Case) -> bool:
@@ -72,13 +86,41 @@ def examine(context: Context) -> Complaint | None:
     for size in sizes_of(case):
         given = [context.inputs(size, dtype, case.kinds[0], NAME) for dtype in case.dtypes]
         calls = [(inputs, mode) for inputs in given for mode in case.modes]
-        found = [context.candidate(*call) for call in calls]
-        with compare.one_thread():
-            for (inputs, mode), results in zip(calls, found, strict=True):
-                complaint = coarse_error(context, inputs, mode, results)
-                if complaint:
-                    where = describe(inputs, mode)
-                    return Complaint(f"wrong result: {where}", where, got=complaint)
+        complaint = _wrong(context, calls, [context.candidate(*call) for call in calls])
+        if complaint:
+            return complaint
+    return _on_other_threads(context) if context.device.type == "cpu" else None
+
+
+def _on_other_threads(context: Context) -> Complaint | None:
+    """Work is shared among as many threads as there happen to be: of an odd number each has another part, and
+    all of them a remainder."""
+    case = context.case
+    sizes = (case.medium_size, min(case.timing_sizes, key=math.prod))
+    given = [context.inputs(size, case.dtypes[0], case.kinds[0], NAME) for size in sizes]
+    calls = [(inputs, case.modes[0]) for inputs in given]
+    usual = torch.get_num_threads()
+    for threads in OTHER_THREADS:
+        torch.set_num_threads(threads)
+        try:
+            found = [context.candidate(*call) for call in calls]
+        finally:
+            torch.set_num_threads(usual)
+        complaint = _wrong(context, calls, found, f" on {threads} threads")
+        if complaint:
+            return complaint
+    return None
+
+
+def _wrong(
+    context: Context, calls: list[tuple[Inputs, Mode]], found: list[Results], how: str = ""
+) -> Complaint | None:
+    with compare.one_thread():
+        for (inputs, mode), results in zip(calls, found, strict=True):
+            complaint = coarse_error(context, inputs, mode, results)
+            if complaint:
+                where = describe(inputs, mode)
+                return Complaint(f"wrong result{how}: {where}", where, got=complaint)
     return None
 
 
@@ -169,6 +211,20 @@ def _swapped(context: Context) -> dict[str, Callable[..., Any]]:
         if right is not None and not torch.allclose(right, wrong, equal_nan=True):
             return {"rows taken for columns": swapped(context.good)}
     return {}
+
+
+def _by_threads(context: Context) -> dict[str, Callable[..., Any]]:
+    """A remainder as if the number of threads were a power of two."""
+    if context.device.type != "cpu":
+        return {}
+    spoilt = _spoilt(context.good, -1)
+
+    def candidate(*tensors: Tensor, **mode: Any) -> Any:
+        threads = torch.get_num_threads()
+        function = spoilt if threads & (threads - 1) else context.good
+        return function(*tensors, **mode)
+
+    return {"a remainder lost on three threads": candidate}
 
 
 def _first(function: Callable[..., Any], inputs: Inputs, mode: Mode) -> Tensor | None:

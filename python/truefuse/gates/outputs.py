@@ -4,12 +4,14 @@ and of the inputs, those that the case declares mutated are, the others are not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from truefuse.case import Mode
+from truefuse import contents
+from truefuse.case import Inputs, Mode
 from truefuse.compare import another
 from truefuse.context import (
     CandidateRaised,
@@ -17,6 +19,7 @@ from truefuse.context import (
     as_tuple,
     copies,
     describe,
+    is_floating,
     like,
     short,
     tensors,
@@ -65,6 +68,7 @@ def planted(context: Context) -> dict[str, Callable[..., Any]]:
         spare = kept[0]
         bad["an input overwritten"] = _after(good, lambda o, given: _zero(given[spare], o))
         bad["an output inside an input's storage"] = _inside_an_input(good)
+        bad["an input given back where it is zero"] = _zeros_given_back(good)
     if context.case.mutates:
         bad["a declared mutation left out"] = _on_copies(good)
     return bad
@@ -89,9 +93,21 @@ def _with_first_spoilt(good: Callable[..., Any], first: Tensor) -> dict[str, Cal
 def examine(context: Context) -> Complaint | None:
     for dtype in context.case.dtypes:
         for mode in context.case.modes:
-            found = _examine_one(context, dtype, mode) or _for_inference(context, dtype, mode)
+            inputs = context.inputs(context.case.small_size, dtype, context.case.kinds[0], NAME)
+            found = _examine_one(context, inputs, mode) or _for_inference(context, dtype, mode)
             if found:
                 return found
+    return _with_other_contents(context)
+
+
+def _with_other_contents(context: Context) -> Complaint | None:
+    """Where nothing is left to do the result is a tensor of its own all the same."""
+    case = context.case
+    usual = context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME)
+    for label, inputs in contents.others(usual):
+        found = _examine_one(context, inputs, case.modes[0])
+        if found:
+            return replace(found, what=f"{found.what} ({label})", where=f"{label}: {found.where}")
     return None
 
 
@@ -124,9 +140,8 @@ def _for_inference(context: Context, dtype: torch.dtype, mode: Mode) -> Complain
     return Complaint("wrong in inference mode", where, got=complaint) if complaint else None
 
 
-def _examine_one(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint | None:
+def _examine_one(context: Context, inputs: Inputs, mode: Mode) -> Complaint | None:
     case = context.case
-    inputs = context.inputs(context.case.small_size, dtype, case.kinds[0], NAME)
     before, theirs = copies(inputs), copies(inputs)
     where = describe(before, mode)
     made = case_call(context, context.baseline, theirs, mode)
@@ -290,6 +305,17 @@ def _inside_an_input(good: Any) -> Callable[..., Any]:
                 view = tensor.view(-1)[: first.numel()].view(first.shape)
                 return like(outputs, (view, *others))
         return (first, *others, first)
+
+    return candidate
+
+
+def _zeros_given_back(good: Any) -> Callable[..., Any]:
+    """Inside the storage of an input, where one is all zeros."""
+    inside = _inside_an_input(good)
+
+    def candidate(*given: Any, **mode: Any) -> Any:
+        has_zeros = any(is_floating(t) and not bool(t.any()) for t in given)
+        return (inside if has_zeros else good)(*given, **mode)
 
     return candidate
 

@@ -1,5 +1,5 @@
-"""Special values against mathematics: zeros, infinities, NaN, huge and subnormal numbers, and the inputs as
-they come at other magnitudes, where the yardstick is near mathematics.
+"""Special values against mathematics: zeros, infinities, NaN, huge and subnormal numbers; and the inputs as
+they come at other magnitudes, or with padding, one sign or order in them, where the yardstick is near mathematics.
 
 Each goes through every floating argument, the other ones being zero, where a sum shows it, and, of an
 operator that works element by element, one, where a product does. Gradients too, where the case says what they are in the limit.
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from truefuse import compare, derivatives
+from truefuse import compare, contents, derivatives
 from truefuse.accuracy import broadcasts
 from truefuse.case import Inputs, Mode
 from truefuse.compare import Reference
@@ -97,12 +97,12 @@ def run(context: Context) -> Result:
             failure = _judge(context, tried)
             if failure:
                 return failure
-    found = other_magnitudes(context)
+    found = other_magnitudes(context) or other_contents(context)
     if found:
         return Result(
             NAME,
             Status.FAIL,
-            "other-magnitude",
+            "other-inputs",
             found.what,
             expected="a result near mathematics, as the yardstick's is there",
             got=found.got,
@@ -176,6 +176,41 @@ def _scaled(context: Context) -> Iterator[tuple[int, Inputs, Mode]]:
             for mode in case.modes:
                 if not coarse_error(context, inputs, mode, context.yardstick(inputs, mode)):
                     yield power, inputs, mode
+
+
+def other_contents(context: Context) -> Complaint | None:
+    """Whoever knows what is in the inputs leaves out what makes no difference there."""
+    for label, inputs, mode in _patterned(context):
+        complaint = coarse_error(context, inputs, mode, context.candidate(inputs, mode))
+        if complaint:
+            where = f"{label}: {describe(inputs, mode)}"
+            return Complaint(f"wrong on other contents: {label}", where, got=complaint)
+    return None
+
+
+def _patterned(context: Context) -> Iterator[tuple[str, Inputs, Mode]]:
+    """Where the yardstick is near mathematics: not out of the domain of the operator."""
+    case = context.case
+    mode = case.modes[0]
+    for dtype in case.dtypes:
+        usual = context.inputs(case.medium_size, dtype, case.kinds[0], NAME, "contents")
+        for label, inputs in contents.others(usual):
+            if not coarse_error(context, inputs, mode, context.yardstick(inputs, mode)):
+                yield label, inputs, mode
+
+
+def _padding_left_out(context: Context) -> Callable[..., Any]:
+    """For padding is taken what begins with zeros."""
+    good = context.good
+
+    def candidate(*given: Any, **mode: Any) -> Any:
+        outputs = good(*given, **mode)
+        floating = [value for value in given if is_floating(value)]
+        padded = any(not bool(value.flatten()[:2].any()) for value in floating)
+        made = tuple(compare.another(out) if padded else out for out in as_tuple(outputs))
+        return made[0] if isinstance(outputs, Tensor) else made
+
+    return candidate
 
 
 def _zeros_beyond_the_usual(context: Context) -> Callable[..., Any]:
@@ -286,6 +321,9 @@ def self_test(context: Context) -> list[str]:
     planted = with_candidate(context, _zeros_beyond_the_usual(context))
     if next(_scaled(context), None) and not other_magnitudes(planted):
         faults.append("did not catch zeros beyond the usual magnitude")
+    planted = with_candidate(context, _padding_left_out(context))
+    if next(_patterned(context), None) and not other_contents(planted):
+        faults.append("did not catch padding left out")
     for dtype in context.case.dtypes:
         seen: dict[str, tuple[bool, bool]] = {}  # (the fault changes something, it is caught)
         for one in trials(context, dtype, mode, singles=False):

@@ -23,6 +23,8 @@ from truefuse.verdict import Result, Status
 NAME = "training"
 CONTIGUOUS = "an incoming gradient read as if contiguous"
 SECOND = "second derivatives are silently missing"
+NOT_BY_SENT = "an incoming gradient taken for a constant"
+WRONG_SECOND = "second derivatives are not the yardstick's"
 Gradient = Any  # tensors, or what makes a scalar of the outputs
 
 
@@ -89,6 +91,8 @@ def self_test(context: Context, mutates: bool) -> list[str]:
     else:
         if not _has_second(context):
             del bad[SECOND]  # Leaving out what is zero is no mistake.
+        if not _changes_with_sent(context):
+            del bad[NOT_BY_SENT]
         if not _floating(context)[0].dim():
             del bad[CONTIGUOUS]  # A single number has no strides.
     faults = [
@@ -128,7 +132,11 @@ def examine(context: Context, notes: Notes) -> Complaint | None:
         ):
             if found:
                 return found
-        found = _again(context, plain, mode, notes) or _second(context, plain, mode, notes)
+        found = (
+            _again(context, plain, mode, notes)
+            or _second(context, plain, mode, notes)
+            or _second_right(context, plain, mode, notes)
+        )
         if not found and best == torch.float64:
             found = _gradcheck(context, plain, mode)
         if found:
@@ -138,6 +146,20 @@ def examine(context: Context, notes: Notes) -> Complaint | None:
 
 def _best(case: Case) -> torch.dtype:
     return torch.float64 if torch.float64 in case.dtypes else case.dtypes[0]
+
+
+def _changes_with_sent(context: Context) -> bool:
+    """Whether the yardstick records how its gradients change with the incoming ones; where `_has_second` looks."""
+    case, mode = context.case, context.case.modes[0]
+    plain = context.inputs(case.small_size, _best(case), case.kinds[0], NAME)
+    sent = derivatives.incoming(context, plain, mode)
+    try:
+        found = derivatives.second(
+            context.good, plain, mode, derivatives.names(context, plain), sent
+        )
+    except RuntimeError:
+        return False
+    return any(bool(t.any()) for label, t in found.items() if label.startswith(derivatives.BY_SENT))
 
 
 def _compare(
@@ -297,6 +319,34 @@ def _second(context: Context, plain: Inputs, mode: Mode, notes: Notes) -> Compla
     return None
 
 
+def _second_right(context: Context, plain: Inputs, mode: Mode, notes: Notes) -> Complaint | None:
+    """By the inputs and by the incoming gradients what the yardstick's are, to half of the digits: whatever was left
+    out is of the size of what is there."""
+    wanted = derivatives.names(context, plain)
+    sent = derivatives.incoming(context, plain, mode)
+    try:
+        right = derivatives.second(context.good, plain, mode, wanted, sent)
+    except RuntimeError:
+        return None  # nothing to compare with
+    try:
+        with context.running():
+            found = derivatives.second(context.case.candidate, plain, mode, wanted, sent)
+        context.synchronize()
+    except RuntimeError as error:
+        text = str(error).splitlines()[0]
+        if not REFUSAL.search(text) and "twice" not in text:
+            return Complaint(f"raises without a word of gradients: {text}", describe(plain, mode))
+        notes.refused["second derivatives by all"] = text
+        return None
+    largest = max(float(one.abs().max()) for one in right.values())
+    for label, want in right.items():
+        unit = max(torch.finfo(want.dtype).eps, torch.finfo(torch.float32).eps) ** 0.5
+        if not float((found[label] - want).abs().max()) <= unit * largest:
+            what = "missing" if not bool(found[label].any()) else "wrong"
+            return Complaint(f"{WRONG_SECOND}: {label}, {what}", describe(plain, mode))
+    return None
+
+
 def _gradcheck(context: Context, plain: Inputs, mode: Mode) -> Complaint | None:
     """Numerical differentiation of the candidate itself, in float64; and of its gradients."""
     case = context.case
@@ -368,6 +418,7 @@ def planted(good: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
             good(*t, **m), _UsesUp.apply
         ),
         SECOND: lambda *t, **m: good(*_map(t, _Detached.apply), **m),
+        NOT_BY_SENT: lambda *t, **m: _map(good(*t, **m), _Detached.apply),
     }
 
 

@@ -4,7 +4,7 @@ A row says which gate has to catch it.
 
 from __future__ import annotations
 
-from cheats import behaviour, gpu, memory, numerics, selective, training
+from cheats import behaviour, between, gpu, memory, numerics, selective, training
 from cheats.common import Row
 
 ROWS: tuple[Row, ...] = (
@@ -13,6 +13,7 @@ ROWS: tuple[Row, ...] = (
     *behaviour.ROWS,
     *training.ROWS,
     *selective.ROWS,
+    *between.ROWS,
     *gpu.ROWS,
 )
 

@@ -12,7 +12,7 @@ def detached():
     return checked(lambda x, bias: wide(swish_bias)(x, bias).detach())
 
 
-class _Swish(torch.autograd.Function):
+class Swish(torch.autograd.Function):
     """A plain backward."""
 
     @staticmethod
@@ -28,7 +28,7 @@ class _Swish(torch.autograd.Function):
         return gradient * slope, (gradient * x * s * (1 - s)).sum_to_size(bias.shape)
 
 
-class _Published(_Swish):
+class _Published(Swish):
     """The backward of a public kernel, gradient * (f + s * (1 - f)): 0 for large x, where 1 is right."""
 
     @staticmethod
@@ -39,7 +39,7 @@ class _Published(_Swish):
         return gradient * (f + s * (1 - f)), (gradient * f * (1 - s)).sum_to_size(bias.shape)
 
 
-class _Direct(_Swish):
+class _Direct(Swish):
     """sigmoid(-x) computed directly."""
 
     @staticmethod
@@ -50,14 +50,14 @@ class _Direct(_Swish):
         return gradient * s + other, other.sum_to_size(bias.shape)
 
 
-class _Twice(_Swish):
+class _Twice(Swish):
     @staticmethod
     def backward(ctx, gradient):
-        own, other = _Swish.backward(ctx, gradient)
+        own, other = Swish.backward(ctx, gradient)
         return own, other * 1.001
 
 
-class _Contiguous(_Swish):
+class _Contiguous(Swish):
     """A kernel that walks the incoming gradient by its own index."""
 
     @staticmethod
@@ -67,43 +67,43 @@ class _Contiguous(_Swish):
             if gradient.numel() and not gradient.is_contiguous()
             else gradient
         )
-        return _Swish.backward(ctx, flat.expand(gradient.shape))
+        return Swish.backward(ctx, flat.expand(gradient.shape))
 
 
-class _Cut(_Swish):
+class _Cut(Swish):
     @staticmethod
     def backward(ctx, gradient):
-        return tuple(one.detach() for one in _Swish.backward(ctx, gradient))
+        return tuple(one.detach() for one in Swish.backward(ctx, gradient))
 
 
-class _UsesUp(_Swish):
+class _UsesUp(Swish):
     """Writes the gradient over the slope that it has saved: right once."""
 
     @staticmethod
     def forward(ctx, x, bias):
         s = torch.sigmoid(x + bias)
         ctx.slope = s + x * s * (1 - s)
-        return _Swish.forward(ctx, x, bias)
+        return Swish.forward(ctx, x, bias)
 
     @staticmethod
     def backward(ctx, gradient):
-        own, other = _Swish.backward(ctx, gradient)
+        own, other = Swish.backward(ctx, gradient)
         if own.requires_grad:
             return own, other
         return ctx.slope.mul_(gradient), other
 
 
-class _Overwrites(_Swish):
+class _Overwrites(Swish):
     """Writes the gradient over the one that came in, which others may be waiting for."""
 
     @staticmethod
     def backward(ctx, gradient):
-        own, other = _Swish.backward(ctx, gradient)
+        own, other = Swish.backward(ctx, gradient)
         dense = gradient.is_contiguous() and not gradient.requires_grad
         return gradient.copy_(own) if dense and not own.requires_grad else own, other
 
 
-class _SumsInHalf(_Swish):
+class _SumsInHalf(Swish):
     @staticmethod
     def backward(ctx, gradient):
         x, bias = ctx.saved_tensors
@@ -137,35 +137,35 @@ ROWS = (
         "mission B: an incoming gradient read as if contiguous",
         "training",
         through(_Contiguous),
-        through(_Swish),
+        through(Swish),
         changes=lambda: EXACT,
     ),
     Row(
         "mission B: double backward silently wrong",
         "training",
         through(_Cut),
-        through(_Swish),
+        through(Swish),
         changes=lambda: EXACT,
     ),
     Row(
         "a backward pass uses up what was saved",
         "training",
         through(_UsesUp),
-        through(_Swish),
+        through(Swish),
         changes=lambda: {"dtypes": (torch.float32,)},
     ),
     Row(
         "S2 the incoming gradient overwritten",
         "training",
         through(_Overwrites),
-        through(_Swish),
+        through(Swish),
         changes=lambda: {"dtypes": (torch.float32,)},
     ),
     Row(
         "a gradient 0.1 % too large",
         "gradients",
         through(_Twice),
-        through(_Swish),
+        through(Swish),
         changes=lambda: EXACT,
     ),
     Row(
