@@ -69,8 +69,8 @@ std::uint32_t narrow_log2(std::int64_t accesses_per_row, std::uint32_t most) {
 std::int64_t rows_each(std::int64_t rows, std::int64_t column_tiles, std::int64_t threads_y,
                        DType dtype, const LaunchPolicy& policy, const DeviceFacts& device) {
   constexpr std::int64_t kFewestOfTwoRounds = 8;
-  const std::int64_t blocks = threads_per_multiprocessor(policy) / policy.threads *
-                              device.multiprocessors_or_one();
+  const std::int64_t blocks =
+      threads_per_multiprocessor(policy) / policy.threads * device.multiprocessors_or_one();
   const auto each_in = [&](std::int64_t rounds) {
     const std::int64_t row_tiles = std::max<std::int64_t>(rounds * blocks / column_tiles, 1);
     const std::int64_t each = (rows + threads_y * row_tiles - 1) / (threads_y * row_tiles);

@@ -144,8 +144,9 @@ def test_side_stream_sees_its_late_producer_and_scratch_is_not_shared() -> None:
     torch.cuda.synchronize()
     streams = [torch.cuda.Stream() for _ in tensors]
     results = []
-    for stream, (grad, x, bias) in zip(streams, tensors, strict=True):
-        late = torch.full_like(x, float("nan"))
+    # Of this stream, and so all kept: another would get the memory while a side stream is at it.
+    all_late = [torch.full_like(x, float("nan")) for _, x, _ in tensors]
+    for stream, late, (grad, x, bias) in zip(streams, all_late, tensors, strict=True):
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             torch.cuda._sleep(20_000_000)
