@@ -114,8 +114,8 @@ class Case:
 
     # The operator's name in torch.ops, for its contract, its compiled kernels and its error texts.
     operator: str | None = None
-    # Whether the operator's shipped variants are those that the sizes here ask for: then the simulator
-    # compiles them ahead, on all cores.
+    # Whether the operator's shipped variants are those that the sizes here ask for: then they are compiled
+    # ahead, on all cores, for the simulator and on a GPU.
     uses_shipped_variants: bool = True
     # What a candidate accepts that is no registered operator: in the language of contracts, or as the
     # data that `truefuse ops --json` shows.
