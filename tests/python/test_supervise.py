@@ -92,7 +92,12 @@ def test_a_call_that_hangs(tmp_path):
 
 @pytest.mark.parametrize(
     ("loading", "reason"),
-    [("sys.exit(0)", "exits"), ("1 / 0", "case-raises"), ("os.abort()", "died-sigabrt")],
+    [
+        ("os._exit(0)", "exits"),
+        ("sys.exit(0)", "case-raises"),
+        ("1 / 0", "case-raises"),
+        ("os.abort()", "died-sigabrt"),
+    ],
 )
 def test_a_case_that_cannot_be_loaded(tmp_path, loading, reason):
     found = check(tmp_path, loading=loading)
