@@ -30,11 +30,18 @@ def target() -> str:
 def test_a_policy_reaches_the_compiler(target: str) -> None:
     """Blocks of more threads leave room for fewer of them: another occupancy, or other registers."""
     operator = "bias_gelu_backward"
-    standard, same, other = (
+    standard, one_row, two_rows, other = (
         tuning.compiled(operator, target, policy)
-        for policy in (STANDARD, Policy(256, 1), Policy(512, 4))
+        for policy in (STANDARD, Policy(256, 1), Policy(256, 2), Policy(512, 4))
     )
-    assert standard.variants == same.variants  # what the plan has by itself
+
+    def of(compiled, *dtypes):
+        return [one for one in compiled.variants if one["label"].startswith(dtypes)]
+
+    # What the plan has by itself: two rows for half types.
+    assert of(standard, "f32", "f64") == of(one_row, "f32", "f64") != []
+    assert of(standard, "bf16", "f16") == of(two_rows, "bf16", "f16") != []
+    assert of(one_row, "bf16") != of(two_rows, "bf16")
     assert [one["label"] for one in other.variants] == [one["label"] for one in standard.variants]
     assert other.variants != standard.variants
 
