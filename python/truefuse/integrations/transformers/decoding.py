@@ -88,13 +88,11 @@ def chosen(logits: Tensor, cache: Any, request: Request, position: int) -> Step:
     observed. Rows take turns: a kernel that is right in the first one alone is seen."""
     row = position % len(logits)
     logits = logits[row]
-    if request.forced and not request.observe:
-        return Step(request.forced[position])
+    if not request.observe:
+        return Step(request.forced[position] if request.forced else int(logits.argmax()))
     # Of equal logits topk may put another first than argmax does: both kinds of pass ask argmax.
     preferred = int(logits.argmax())
     token = request.forced[position] if request.forced else preferred
-    if not request.observe:
-        return Step(token)
     logits = logits.double()
     best = logits.topk(2)
     if not torch.isfinite(best.values[0]):
