@@ -19,4 +19,14 @@ TF_DEVICE void wait_for_earlier_launches() {
 #endif
 }
 
+/// The same, where a kernel leaves most of the device free for a short time: a later launch that
+/// starts early may start now, and has its preparations behind it when this one ends, for which it
+/// waits all the same.
+TF_DEVICE void wait_while_later_launches_start() {
+#if defined(TF_PLATFORM_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+  wait_for_earlier_launches();
+}
+
 }  // namespace tf

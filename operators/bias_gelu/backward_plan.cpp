@@ -15,8 +15,7 @@ constexpr const char* kGradients = "bias_gelu_backward";
 constexpr const char* kSum = "bias_gelu_backward_sum";
 constexpr int kThreads = 256;
 constexpr std::int64_t kFewestRows = 4;  // Per thread, so that partial sums are little traffic.
-constexpr std::int64_t kMostRows = 1 << 20;
-constexpr std::int64_t kWideSums = 4;  // Partial sums of one access; of doubles two accesses.
+constexpr std::int64_t kWideSums = 4;    // Partial sums of one access; of doubles two accesses.
 
 /// Rows per thread whose loads are in flight at once, measured on an H200: a second one costs
 /// registers and so waves, and is worth them for half types.
@@ -62,24 +61,41 @@ std::uint32_t narrow_log2(std::int64_t accesses_per_row, std::uint32_t most) {
       static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint64_t>(accesses_per_row) - 1)));
 }
 
-/// Rows that each thread walks over: as many as make one round of blocks, all there at a time,
-/// since each row of tiles costs a row of partial sums; or two rounds, which wait less for the
-/// slowest: for wide types, measured on an H200, and where one round would leave more than a tenth
-/// of the multiprocessors idle.
-std::int64_t rows_each(std::int64_t rows, std::int64_t column_tiles, std::int64_t threads_y,
-                       DType dtype, const LaunchPolicy& policy, const DeviceFacts& device) {
-  constexpr std::int64_t kFewestOfTwoRounds = 8;
+/// How the blocks share the work: 2^log2 threads along the columns, `row_tiles` blocks along the
+/// rows.
+struct Shares {
+  std::uint32_t log2;
+  std::int64_t columns;  // Of a block.
+  std::int64_t row_tiles;
+};
+
+/// One round of blocks, all there at a time, since each row of tiles costs a row of partial sums.
+/// Narrow blocks, whose sums are fewer, unless they leave more than a tenth of the device idle;
+/// twice as wide, unless those leave more than a fifth; or else what leaves the least.
+Shares shares_of(std::int64_t rows, std::int64_t hidden, std::int64_t vector,
+                 const LaunchPolicy& policy, const DeviceFacts& device) {
   const std::int64_t blocks =
       threads_per_multiprocessor(policy) / policy.threads * device.multiprocessors_or_one();
-  const auto each_in = [&](std::int64_t rounds) {
-    const std::int64_t row_tiles = std::max<std::int64_t>(rounds * blocks / column_tiles, 1);
-    const std::int64_t each = (rows + threads_y * row_tiles - 1) / (threads_y * row_tiles);
-    return (each + policy.rows - 1) / policy.rows * policy.rows;
-  };
-  const bool fills = blocks / column_tiles * column_tiles * 10 >= blocks * 9;
-  const bool two = (size_of(dtype) > 2 || !fills) && each_in(2) >= kFewestOfTwoRounds;
-  return std::clamp(each_in(two ? 2 : 1), std::max<std::int64_t>(kFewestRows, policy.rows),
-                    kMostRows);
+  const std::uint32_t narrow = narrow_log2((hidden + vector - 1) / vector, vector > 1 ? 4 : 5);
+  const std::uint32_t wide = narrow_log2((hidden + vector - 1) / vector, 6);
+  Shares best = {};
+  std::int64_t most_busy = 0, enough = 9;  // In tenths of all.
+  for (std::uint32_t log2 = narrow; log2 <= wide; ++log2, --enough) {
+    const std::int64_t columns = vector << log2;
+    const std::int64_t column_tiles = (hidden + columns - 1) / columns;
+    const std::int64_t groups = (rows + (policy.threads >> log2) * policy.rows - 1) /
+                                ((policy.threads >> log2) * policy.rows);
+    const std::int64_t most = std::clamp<std::int64_t>(blocks / column_tiles, 1, groups);
+    const std::int64_t each =
+        std::max((groups + most - 1) / most, (kFewestRows + policy.rows - 1) / policy.rows);
+    const std::int64_t row_tiles = (groups + each - 1) / each;
+    const std::int64_t busy = std::min(column_tiles * most, blocks);
+    if (busy <= most_busy) continue;
+    best = {log2, columns, row_tiles};
+    most_busy = busy;
+    if (busy * 10 >= blocks * enough) break;
+  }
+  return best;
 }
 
 /// Bytes of a partial sum.
@@ -149,15 +165,10 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
       grad_stride == 1 && (vector == 1 || common::rows_are_vectors(grad, grad_rows, vector));
 
   const auto threads = static_cast<std::uint32_t>(policy.threads);
-  const std::uint32_t log2 = narrow_log2((hidden + vector - 1) / vector, vectorised ? 4 : 5);
-  const std::int64_t threads_y = threads >> log2;
-  const std::int64_t tile_columns = (std::int64_t{1} << log2) * vector;
-  const std::int64_t each = rows_each(rows.count(), (hidden + tile_columns - 1) / tile_columns,
-                                      threads_y, x.dtype, policy, device);
+  const Shares shares = shares_of(rows.count(), hidden, vector, policy, device);
   const common::TileMap tiles =
-      common::cut_into_tiles(kName, rows.count(), hidden, threads_y * each, tile_columns);
-  const std::int64_t row_tiles = tiles.count / tiles.column_tiles;
-  const bool in_parts = bias_wanted && row_tiles > 1;
+      common::cut_into_tiles(kName, shares.row_tiles, hidden, 1, shares.columns);
+  const bool in_parts = bias_wanted && shares.row_tiles > 1;
 
   Launch& launch = plan.add();
   launch.kernel = kGradients;
@@ -187,13 +198,15 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   parameters.add(bias_stride);
   parameters.add(static_cast<std::uint32_t>(grad_is_whole));
   parameters.add(static_cast<std::uint32_t>(bias_is_whole));
-  parameters.add(log2);
+  parameters.add(shares.log2);
+  parameters.add(static_cast<std::uint32_t>(shares.row_tiles));
   parameters.add(tiles);
   parameters.add(common::row_map(kName, "x", rows));
   parameters.add(common::row_map(kName, "grad_out", grad_rows));
   if (!in_parts) return;
-  plan.scratch_bytes = static_cast<std::size_t>(row_tiles * pitch_of(hidden) * sum_bytes(x.dtype));
-  plan_sum(call, row_tiles, plan);
+  plan.scratch_bytes =
+      static_cast<std::size_t>(shares.row_tiles * pitch_of(hidden) * sum_bytes(x.dtype));
+  plan_sum(call, shares.row_tiles, plan);
 }
 
 std::vector<Operator::NamedVariant> variants(const DeviceFacts& device) {

@@ -130,6 +130,17 @@ TEST(BiasGeluBackwardPlan, OneTileOfRowsNeedsNoSecondKernelAndNoScratch) {
   EXPECT_EQ(plan_of(unwanted).scratch_bytes, 0U);
 }
 
+TEST(BiasGeluBackwardPlan, OneRoundOfBlocksLeavesFewMultiprocessorsIdle) {
+  for (const std::int64_t hidden : {1024, 2560, 4096, 11008, 14336, 28672}) {
+    const Plan plan =
+        plan_of({.sizes = {16384, hidden}, .strides = {hidden, 1}, .multiprocessors = 132});
+    constexpr double kThreads = 132.0 * 1280;  // As many as the registers leave room for.
+    const double busy = plan.launches[0].grid.x * plan.launches[0].block.x / kThreads;
+    EXPECT_LE(busy, 1.0) << hidden;
+    EXPECT_GE(busy, 0.8) << hidden;
+  }
+}
+
 TEST(BiasGeluBackwardPlan, ScratchDependsOnMoreThanShapes) {
   const Case given{.sizes = {4096, 1024}, .strides = {1024, 1}};
   Case shifted = given, smaller = given;
@@ -292,6 +303,11 @@ TEST(BiasGeluBackwardSimulated, SeveralRowTilesAndWidthsAroundEveryTileEdge) {
   }
   check({.sizes = {5000, 1}, .strides = {1, 1}, .multiprocessors = 1}, 32);
   check({.dtype = DType::bf16, .sizes = {300, 264}, .strides = {264, 1}, .multiprocessors = 2}, 32);
+  // Groups of rows, the last of which lacks some; wider tiles, where narrow ones leave more idle.
+  for (const std::int64_t rows : {515, 529, 700}) {
+    check({.dtype = DType::bf16, .sizes = {rows, 640}, .strides = {640, 1}, .multiprocessors = 2},
+          32);
+  }
 }
 
 TEST(BiasGeluBackwardSimulated, GradientsOfAnyStrides) {
