@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import faulthandler
 import json
@@ -15,16 +14,14 @@ from typing import Any
 
 import torch
 
+from truefuse import ahead, case_check, check, command_line, describe, flags
 from truefuse import case as cases
-from truefuse import case_check, check, command_line, describe, flags
-from truefuse._runtime import prepare
 from truefuse.context import Context
 from truefuse.supervise import LOAD
 from truefuse.verdict import Result, Status
 
 PR_SET_PDEATHSIG = 1  # of Linux
 COMPILE = "compile kernels"  # a step, no gate
-CORES_TO_COMPILE_AHEAD = 4
 
 
 def main() -> None:
@@ -94,27 +91,11 @@ def main() -> None:
         context = Context(case, device, *asked, changed, at_start)
         if device.type == "cuda" and not request["only"]:
             on_step(COMPILE)
-            compile_ahead(case, device)
+            with torch.no_grad():
+                ahead.compile_ahead(context)
         progress = lambda text: send("progress", text=text)  # noqa: E731
         report = check.run(context, request["only"], on_result, progress, on_step, request["share"])
     send("report", report=report.to_json())
-
-
-def compile_ahead(case: cases.Case, device: torch.device) -> None:
-    """The kernels of an operator of the library and of its backward, many at a time, where there are the
-    processors for it: the gates need most of them, one after the other. What does not compile is left to
-    the gate that needs it."""
-    from truefuse import _native
-
-    namespace, _, name = (case.operator or "").partition("::")
-    cores = len(os.sched_getaffinity(0))
-    if namespace != "truefuse" or not case.uses_shipped_variants or cores < CORES_TO_COMPILE_AHEAD:
-        return
-    known = {one["name"] for one in _native.operators() if one["namespace"] == namespace}
-    for one in (name, f"{name}_backward"):
-        if one in known:
-            with contextlib.suppress(RuntimeError):
-                prepare(one, device)
 
 
 def answering() -> tuple[dict[str, Any], Callable[..., None]]:
