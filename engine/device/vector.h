@@ -122,26 +122,38 @@ TF_DEVICE void store_streaming(T* pointer, const Vector<T, N>& vector TF_SITE) {
   detail::store<T, N>(pointer, vector, true TF_PASS_SITE);
 }
 
-/// Loaded before the first of them is used. A compiler that saves registers may else ask for the
-/// next only when the one before is used up, and so wait for memory once for each.
-template <class T, int N, int kCount>
-TF_DEVICE void arrive_together([[maybe_unused]] Vector<T, N> (&some)[kCount],
-                               [[maybe_unused]] const Vector<T, N> (&others)[kCount]) {
+/// Loads that arrive together: `add` every vector that was loaded, then `hold` one back, which is
+/// not used before all are there. A compiler that saves registers may else ask for the next only
+/// when the one before is used up, and so wait for memory once for each.
+class Arrival {
+ public:
+  template <class T, int N>
+  TF_DEVICE void add([[maybe_unused]] const Vector<T, N>& vector) {
 #if defined(TF_PLATFORM_CUDA)
-  // No lane has the last bit of this mask, which only the hardware knows: nothing changes, but the
-  // first vector depends on all.
-  u32 lanes_before;
-  asm("mov.u32 %0, %%lanemask_lt;" : "=r"(lanes_before));
-  constexpr int kLast = (N * static_cast<int>(sizeof(T)) + 3) / 4 - 1;
-  u32 last_words = 0;
-  TF_UNROLL for (int i = 0; i < kCount; ++i) {
-    last_words |= detail::words_of(some[i]).w[kLast] | detail::words_of(others[i]).w[kLast];
-  }
-  auto first = detail::words_of(some[0]);
-  TF_UNROLL for (int i = 0; i <= kLast; ++i) first.w[i] |= last_words & lanes_before & 0x80000000u;
-  some[0] = detail::vector_of<T, N>(first);
+    last_words_ |= detail::words_of(vector).w[kWords<T, N> - 1];
 #endif
-}
+  }
+
+  template <class T, int N>
+  TF_DEVICE void hold([[maybe_unused]] Vector<T, N>& vector) const {
+#if defined(TF_PLATFORM_CUDA)
+    // No lane has the last bit of this mask, which only the hardware knows: nothing changes, but
+    // the vector depends on all.
+    u32 lanes_before;
+    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(lanes_before));
+    const u32 nothing = last_words_ & lanes_before & 0x80000000u;
+    auto words = detail::words_of(vector);
+    TF_UNROLL for (int i = 0; i < kWords<T, N>; ++i) words.w[i] |= nothing;
+    vector = detail::vector_of<T, N>(words);
+#endif
+  }
+
+ private:
+  template <class T, int N>
+  static constexpr int kWords = (N * static_cast<int>(sizeof(T)) + 3) / 4;
+
+  [[maybe_unused]] u32 last_words_ = 0;
+};
 
 /// Elementwise tf::to_float.
 template <class T, int N>

@@ -119,7 +119,12 @@ void bias_gelu_backward(Storage* grad_x, Storage* grad_bias, Value* partial_sums
         TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
           load(row + r * threads_y, x_values[r], grad_values[r]);
         }
-        tf::arrive_together(x_values, grad_values);
+        tf::Arrival all;
+        TF_UNROLL for (int r = 0; r < TF_ROWS; ++r) {
+          all.add(x_values[r]);
+          all.add(grad_values[r]);
+        }
+        all.hold(x_values[0]);
         TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
           finish(row + r * threads_y, x_values[r], grad_values[r]);
         }

@@ -18,9 +18,10 @@ constexpr std::int64_t kFewestRows = 4;  // Per thread, so that partial sums are
 constexpr std::int64_t kWideSums = 4;    // Partial sums of one access; of doubles two accesses.
 
 /// Rows per thread whose loads are in flight at once, measured on an H200: a second one costs
-/// registers and so waves, and is worth them for half types.
-LaunchPolicy policy_of(DType dtype, bool vectorised, const DeviceFacts& device) {
-  LaunchPolicy policy = device.policy(kName, dtype, {kThreads, size_of(dtype) == 2 ? 2 : 1});
+/// registers and so waves. Half types gain by it, but not the exact form of bf16.
+LaunchPolicy policy_of(DType dtype, bool exact, bool vectorised, const DeviceFacts& device) {
+  const bool second = size_of(dtype) == 2 && !(exact && dtype == DType::bf16);
+  LaunchPolicy policy = device.policy(kName, dtype, {kThreads, second ? 2 : 1});
   if (!vectorised) policy.rows = 4;
   return policy;
 }
@@ -156,7 +157,8 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
 
   const std::int64_t widest = common::elements_per_access(x.dtype);
   const bool vectorised = common::rows_are_vectors(x, rows, widest) && common::is_aligned(grad_x);
-  const LaunchPolicy policy = policy_of(x.dtype, vectorised, device);
+  const bool exact = call.text(kApproximate) == "none";
+  const LaunchPolicy policy = policy_of(x.dtype, exact, vectorised, device);
   const std::int64_t vector = vectorised ? common::elements_per_access(x.dtype, policy) : 1;
   const std::int64_t bias_stride = hidden > 1 ? bias.strides[0] : 0;
   const std::int64_t grad_stride = hidden > 1 ? grad.strides.back() : 0;
@@ -176,8 +178,7 @@ void plan(const Call& call, const DeviceFacts& device, Plan& plan) {
   // What is rare is read by the kernel that reads everything.
   const bool whole = grad_is_whole && bias_is_whole;
   const bool all_short = whole && common::are_short(rows) && common::are_short(grad_rows);
-  launch.variant = gradients_variant(x.dtype, call.text(kApproximate) == "none", vector, whole,
-                                     all_short, policy);
+  launch.variant = gradients_variant(x.dtype, exact, vector, whole, all_short, policy);
   launch.grid = {common::blocks_for(tiles, threads), 1, 1};
   launch.block = {threads, 1, 1};
   KernelParameters& parameters = launch.parameters;
@@ -225,7 +226,7 @@ std::vector<Operator::NamedVariant> variants(const DeviceFacts& device) {
     const std::string name(short_name(dtype));
     for (const bool exact : {false, true}) {
       for (const bool vectorised : {true, false}) {
-        const LaunchPolicy policy = policy_of(dtype, vectorised, device);
+        const LaunchPolicy policy = policy_of(dtype, exact, vectorised, device);
         const std::int64_t vector = vectorised ? common::elements_per_access(dtype, policy) : 1;
         const auto add_form = [&](const char* label, bool whole, bool short_rows) {
           add(name + (exact ? " none" : " tanh") + (vectorised ? " vector" : " element") + label,

@@ -12,7 +12,8 @@
 // rows are short (see RowIndexOf). Offsets are 64 bits wide: any size is addressed.
 //
 // A kernel's `body` has
-//   Inputs<N>          what N neighbouring elements need
+//   Inputs<N>          what N neighbouring elements need; it adds its vectors to an arrival, and
+//                      holds that one back with which the work begins (tf::Arrival)
 //   load(at, in)       reads them
 //   store(at, in)      computes and writes the results
 // where N is TF_VECTOR, or 1 for the last elements, and `at` is a Place of N elements.
@@ -34,6 +35,16 @@ constexpr Precision kPrecision = kPrecisionOf<Storage>;
 
 template <int kOperands>
 using Grid = ElementwiseGrid<kOperands, TF_ROW_DIMS>;
+
+/// No work begins on the first inputs before all have arrived.
+template <class Inputs, int kRows>
+TF_DEVICE void arrive_together(Inputs (&in)[kRows]) {
+  if constexpr (sizeof(in) > 16) {  // Else there is one load.
+    tf::Arrival all;
+    TF_UNROLL for (int r = 0; r < kRows; ++r) in[r].add_to(all);
+    in[0].hold(all);
+  }
+}
 
 #if TF_ROW_DIMS == 0
 
@@ -69,6 +80,7 @@ TF_DEVICE void walk(const Grid<kOperands>& grid, const Body& body) {
       TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
         body.load(Place<kOperands, TF_VECTOR>{begin + mine + r * kRow}, in[r]);
       }
+      arrive_together(in);
       TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
         body.store(Place<kOperands, TF_VECTOR>{begin + mine + r * kRow}, in[r]);
       }
@@ -169,17 +181,18 @@ TF_DEVICE void walk(const Grid<kOperands>& grid, const Body& body) {
     const Index whole_rows =
         rows == 0 || column + TF_VECTOR <= static_cast<Index>(grid.last_columns) ? rows : rows - 1;
 
-    typename Body::template Inputs<TF_VECTOR> in[TF_ROWS];
+    typename Body::template Inputs<TF_VECTOR> in[TF_ROWS][1];
     TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
       const tf::u32 down = r * threads_y;
       if (down < whole_rows) {
-        body.load(Place<kOperands, TF_VECTOR>(grid, row + down, column), in[r]);
+        body.load(Place<kOperands, TF_VECTOR>(grid, row + down, column), in[r][0]);
       }
     }
     TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
       const tf::u32 down = r * threads_y;
       if (down < whole_rows) {
-        body.store(Place<kOperands, TF_VECTOR>(grid, row + down, column), in[r]);
+        arrive_together(in[r]);
+        body.store(Place<kOperands, TF_VECTOR>(grid, row + down, column), in[r][0]);
       }
     }
 #if TF_VECTOR > 1

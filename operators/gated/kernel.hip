@@ -89,6 +89,12 @@ struct Forward {
   template <int N>
   struct Inputs {
     Elements<N> gate, up;
+
+    TF_DEVICE void add_to(tf::Arrival& all) const {
+      all.add(gate);
+      all.add(up);
+    }
+    TF_DEVICE void hold(const tf::Arrival& all) { all.hold(gate); }
   };
   template <class Place>
   TF_DEVICE void load(const Place& at, Inputs<Place::kCount>& in) const {
@@ -117,6 +123,13 @@ struct Backward {
   template <int N>
   struct Inputs {
     Elements<N> grad_out, gate, up;
+
+    TF_DEVICE void add_to(tf::Arrival& all) const {
+      all.add(grad_out);
+      all.add(gate);
+      all.add(up);
+    }
+    TF_DEVICE void hold(const tf::Arrival& all) { all.hold(gate); }
   };
   template <class Place>
   TF_DEVICE void load(const Place& at, Inputs<Place::kCount>& in) const {

@@ -16,6 +16,9 @@ struct Forward {
   template <int N>
   struct Inputs {
     tf::Vector<Storage, N> x;
+
+    TF_DEVICE void add_to(tf::Arrival& all) const { all.add(x); }
+    TF_DEVICE void hold(const tf::Arrival& all) { all.hold(x); }
   };
   template <class Place>
   TF_DEVICE void load(const Place& at, Inputs<Place::kCount>& in) const {
@@ -40,6 +43,12 @@ struct Backward {
   template <int N>
   struct Inputs {
     tf::Vector<Storage, N> grad, x;
+
+    TF_DEVICE void add_to(tf::Arrival& all) const {
+      all.add(grad);
+      all.add(x);
+    }
+    TF_DEVICE void hold(const tf::Arrival& all) { all.hold(x); }
   };
   template <class Place>
   TF_DEVICE void load(const Place& at, Inputs<Place::kCount>& in) const {
