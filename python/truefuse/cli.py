@@ -76,7 +76,8 @@ def check(
 ) -> None:
     """Run every gate, then measure if all passed, in a process of its own.
 
-    Exit: 0 accept, 1 reject, 2 usage, 3 unknown, 4 a gate could not prove itself, 5 device."""
+    Exit: 0 accept, 1 reject, 2 usage, 3 unknown, 4 a gate could not prove itself, 5 device,
+    130 or 143 interrupted."""
     from truefuse import environment, report, supervise, terminal
     from truefuse.verdict import exit_code
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from typing import Any
 
 from truefuse import supervise
 from truefuse.report import replace_file
-from truefuse.verdict import Status
+from truefuse.verdict import INTERRUPTED, Status
 
 THREADS, ROWS, BYTES = (128, 256, 512), (1, 2, 4), (16, 8)
 DTYPES = ("f32", "f64", "bf16", "f16")
@@ -105,6 +106,9 @@ def refusal(operator: str, device: str, arch: str, policy: Policy, seed: int) ->
     with _environment(lines(policy, arch, operator)) as environment:
         request = supervise.Request(case, device, seed, gates, environment=environment)
         report = supervise.run(request)
+    for result in report.results:
+        if result.reason == INTERRUPTED:
+            signal.raise_signal(signal.Signals[result.got])
     bad = [result for result in report.results if result.status is not Status.PASS]
     return f"{bad[0].gate}: {bad[0].summary}" if bad or not report.results else ""
 
