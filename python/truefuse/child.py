@@ -33,6 +33,7 @@ class EndedEarly(Exception):
     ) -> None:
         self.step, self.at, self.seconds, self.reason = step, at, seconds, reason
         self.got, self.expected, self.words = got, expected, words
+        self.signal = signal.Signals[got] if reason == INTERRUPTED else None
         verb = "had to be ended" if reason == "hangs" else "ended"
         sentence = f"the process {verb} in this step: {got}"
         if reason == INTERRUPTED:
@@ -115,6 +116,11 @@ class Child:
                 at, begin = message["text"], time.monotonic()
             yield message
 
+    def words(self) -> str:
+        """The last of what it has printed."""
+        self._words.seek(0)
+        return self._words.read().decode("utf-8", "replace")[-TAIL:]
+
     def _read(self, receive: int) -> None:
         with open(receive, encoding="utf-8", errors="replace") as lines:
             for line in lines:
@@ -149,9 +155,7 @@ class Child:
                 code = None
             reason, got = _ending(code)
         self._end()
-        self._words.seek(0)
-        words = self._words.read().decode("utf-8", "replace")[-TAIL:]
-        return EndedEarly(step, at, seconds, reason, got, expected, words)
+        return EndedEarly(step, at, seconds, reason, got, expected, self.words())
 
     def _end(self) -> None:
         try:

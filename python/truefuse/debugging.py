@@ -17,7 +17,7 @@ from truefuse.context import CandidateRaised, Context, describe, mode_name, shor
 from truefuse.gates import compiled, edges, numerics, run_one, special
 from truefuse.gates.edges import coarse_error
 from truefuse.terminal import MARKS
-from truefuse.verdict import Result, Status, Verdict, exit_code
+from truefuse.verdict import Result, Status
 from truefuse.worker import contract_of
 
 Step = Callable[[Context], Iterator[str]]
@@ -60,8 +60,7 @@ def of_child(target: str, device: torch.device, seed: int, limit: float | None) 
             for line in error.words.strip().splitlines()[-SHOWN_WORDS:]:
                 yield _line(line, indent=4)
             yield _again(target, device, seed)
-            result = error.result(Status.FAIL, seed, "")
-            yield {"kind": "end", "status": exit_code(Verdict.REJECT, [result])}
+            yield {"kind": "end", "status": 128 + error.signal if error.signal else 1}
 
 
 def events(
