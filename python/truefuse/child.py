@@ -132,7 +132,9 @@ class Child:
 
     def _next(self, deadline: float) -> dict[str, Any] | None:
         """None if there is no more to come, or not in time."""
-        while self._signals.noted is None:
+        while True:
+            if self._signals.noted is not None and self._process.poll() is None:
+                self._end()  # what it has said before is still to come
             has_ended = self._process.poll() is not None  # others may still hold its pipe
             left = deadline - time.monotonic()
             try:
@@ -140,7 +142,6 @@ class Child:
             except queue.Empty:
                 if has_ended or left <= 0:
                     return None
-        return None
 
     def _early(self, step: str, at: str, seconds: float, limit: float) -> EndedEarly:
         expected = "an answer" if math.isinf(limit) else f"an answer within {limit:g} s"
