@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from truefuse import source_file
 from truefuse.apart import Refused
+from truefuse.usage import refuse
 
 if TYPE_CHECKING:
     from truefuse.profile_chains import Group
@@ -47,10 +47,10 @@ def profile(
         else:
             found = apart.call(_profile, target, device, dtype)
     except (profile_trace.BadTrace, apart.Refused) as error:
-        _refuse(str(error))
+        refuse(str(error))
     except EndedEarly as error:
         sentence, status = apart.ended(error, status=2)
-        _refuse(f"{target}: {sentence}.", status)
+        refuse(f"{target}: {sentence}.", status)
     groups = profile_chains.groups(found)
     if as_json:
         print(json.dumps(to_json(target, found, groups), indent=1))
@@ -166,10 +166,3 @@ def _bytes(count: int) -> str:
         if count >= size:
             return f"{count / size:.3g} {unit}"
     return f"{count} B"
-
-
-def _refuse(sentence: str, status: int = 2) -> NoReturn:
-    from truefuse.terminal import Screen
-
-    Screen(sys.stderr).line(f"truefuse: {sentence}")
-    raise typer.Exit(status)

@@ -8,6 +8,7 @@ import types
 
 import pytest
 import torch
+import typer
 
 from truefuse import _native, supervise, tuning, tuning_cli
 from truefuse.tuning import STANDARD, Policy, Row
@@ -119,18 +120,16 @@ def test_the_file_is_where_the_library_looks(monkeypatch, tmp_path):
     assert tuning.user_file() == tmp_path / "mine"
 
 
-def test_a_device_that_is_not_here_is_refused(monkeypatch):
+def test_a_device_that_is_not_here_is_refused(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(_native, "devices", lambda: {"devices": [{"arch": "a"}, {"arch": "b"}]})
 
-    def refuse(text, code):
-        raise SystemExit(f"{code} {text}")
-
-    found = [tuning_cli._architecture(name, refuse) for name in ("cuda", "cuda:0", "cuda:1")]
+    found = [tuning_cli._architecture(name) for name in ("cuda", "cuda:0", "cuda:1")]
     assert found == ["a", "a", "b"]
     for name in ("cuda:2", "cuda:x", "cpu"):
-        with pytest.raises(
-            SystemExit, match=f"5 device '{name}' is not here.* cuda, cuda:0, cuda:1"
-        ):
-            tuning_cli._architecture(name, refuse)
+        with pytest.raises(typer.Exit) as refused:
+            tuning_cli._architecture(name)
+        assert refused.value.exit_code == 5
+        said = capsys.readouterr().err
+        assert f"device '{name}' is not here" in said and "cuda, cuda:0, cuda:1" in said

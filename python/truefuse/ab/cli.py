@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from truefuse.usage import DEFAULT_SEED, Command, Commands
+from truefuse.usage import DEFAULT_SEED, Command, Commands, refuse
 
 if TYPE_CHECKING:
     from truefuse.ab.report import AbReport
@@ -31,14 +31,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the report instead."
 class Mode(str, Enum):
     free = "free"
     forced = "forced"
-
-
-def refuse(sentence: str) -> NoReturn:
-    """A usage error: exit code 2, the sentence on standard error."""
-    from truefuse.terminal import Screen
-
-    Screen(sys.stderr).line(f"truefuse: {sentence}")
-    raise typer.Exit(2)
 
 
 @app.command(cls=Command)
