@@ -33,7 +33,7 @@ from typing import Any
 import torch
 
 from truefuse import case as cases
-from truefuse import environment, measure
+from truefuse import environment, measure, turns
 from truefuse.context import Context
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,8 +92,8 @@ def verdicts(
     begin = time.perf_counter()
     for run in range(runs):
         with torch.no_grad():
-            shape = measure.Shape(Context(one, device, run), size)
-            _, found, _ = shape.verdicts(shape.turns())
+            shape = turns.Shape(Context(one, device, run), size)
+            _, found, _ = measure.verdicts(shape, shape.turns())
         baseline = found["plain"]
         counts[baseline["verdict"]] = counts.get(baseline["verdict"], 0) + 1
         speedups.append(baseline["speedup"]["value"])

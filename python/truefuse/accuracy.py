@@ -8,7 +8,7 @@ besides be no worse than eager's, or 2 ulp where eager does better.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -179,6 +179,14 @@ class Trial:
             names = (", ".join(results) or "nothing", ", ".join(self.rulers))
             return [Violation("class", *names, self.label)]
         return [v for name, ruler in self.rulers.items() for v in ruler.violations(results[name])]
+
+    def seen(self, wrong: Mapping[str, Reference]) -> tuple[bool, bool]:
+        """Of what mathematics says to something else: it differs, and is caught."""
+        differs = any(
+            not torch.equal(wrong[name].high, ruler.reference.high)
+            for name, ruler in self.rulers.items()
+        )
+        return differs, bool(self.violations({name: one.rounded for name, one in wrong.items()}))
 
     def right(self) -> Results:
         """Mathematics rounded once: the best results there can be."""

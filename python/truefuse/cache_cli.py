@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from truefuse.usage import Command
+from truefuse.usage import Command, refuse
 
 
 def _declared(name: str, *types: Any) -> Any:
@@ -102,7 +102,7 @@ def unpack(
     Screen().line(f"{found['entries']} kernels in {found['directory']}")
 
 
-def register(app: typer.Typer, refuse: Any) -> None:
+def register(app: typer.Typer) -> None:
     """Adds the commands to `truefuse cache`; what the library refuses is a usage error."""
     import functools
 

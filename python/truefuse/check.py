@@ -9,8 +9,9 @@ from typing import Any
 
 from truefuse import acceptance, environment, gates
 from truefuse.context import Context
-from truefuse.measure import Refuted, measure
+from truefuse.measure import measure
 from truefuse.report import Report
+from truefuse.turns import Refuted
 from truefuse.verdict import Result, Status, Verdict, combine
 
 MEASURE = "measure"

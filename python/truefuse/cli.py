@@ -10,7 +10,7 @@ import sys
 import traceback
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -20,7 +20,7 @@ from truefuse.ab.cli import app as ab_app
 from truefuse.layout_cli import app as layout_app
 from truefuse.probe_cli import probe
 from truefuse.profile_cli import profile
-from truefuse.usage import DEFAULT_SEED, Command, Commands
+from truefuse.usage import DEFAULT_SEED, Command, Commands, refuse
 
 ARCH = re.compile(r"gfx[0-9a-f]+(:[a-z]+[+-])*|sm_\d+[a-z]?|sim:wave(32|64)")
 
@@ -40,14 +40,6 @@ app.add_typer(layout_app, name="layout")
 app.add_typer(ab_app, name="ab")
 app.command(cls=Command)(profile)
 app.command(cls=Command)(probe)
-
-
-def refuse(sentence: str, code: int = 2) -> NoReturn:
-    """A usage error (2) or a device that does not work (5): the sentence on standard error."""
-    from truefuse.terminal import Screen
-
-    Screen(sys.stderr).line(f"truefuse: {sentence}")
-    raise typer.Exit(code)
 
 
 @app.command(cls=Command)
@@ -76,7 +68,8 @@ def check(
 ) -> None:
     """Run every gate, then measure if all passed, in a process of its own.
 
-    Exit: 0 accept, 1 reject, 2 usage, 3 unknown, 4 a gate could not prove itself, 5 device."""
+    Exit: 0 accept, 1 reject, 2 usage, 3 unknown, 4 a gate could not prove itself, 5 device,
+    130 or 143 interrupted."""
     from truefuse import environment, report, supervise, terminal
     from truefuse.verdict import exit_code
 
@@ -443,10 +436,10 @@ def _observers(screen: Any, quiet: bool) -> tuple[Any, Any]:
     return on_result, progress
 
 
-cache_cli.register(cache_app, refuse)
-simulate_cli.register(app, refuse)
-new_cli.register(app, refuse)
-tuning_cli.register(app, refuse)
+cache_cli.register(cache_app)
+simulate_cli.register(app)
+new_cli.register(app)
+tuning_cli.register(app)
 
 
 def main() -> None:

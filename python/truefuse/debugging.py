@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import faulthandler
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 
 from truefuse import acceptance, case_check, command_line, supervise, worker
 from truefuse import case as cases
+from truefuse.child import EndedEarly
 from truefuse.context import CandidateRaised, Context, describe, mode_name, short
 from truefuse.gates import compiled, edges, numerics, run_one, special
 from truefuse.gates.edges import coarse_error
@@ -49,25 +49,18 @@ def walk(events: Iterator[Event], screen: Any) -> int:
 def of_child(target: str, device: torch.device, seed: int, limit: float | None) -> Iterator[Event]:
     """`events` in a process of its own: one that crashes, hangs or exits has failed in that step."""
     request = supervise.Request(target, str(device), seed, time_limit=limit, command=COMMAND)
-    child = supervise.Child(request)
-    limits = {supervise.START: supervise.START_SECONDS}
-    step, begin = supervise.START, time.monotonic()
-    try:
-        while event := child.next(begin + limits.get(step, request.limit)):
-            if event["kind"] == "step":
-                step, begin = event["name"], time.monotonic()
-            yield event
-            if event["kind"] == "end":
-                return
-        limit = limits.get(step, request.limit)
-        ended = child.verdict(step, time.monotonic() - begin, limit)
-        yield _failure(f"{ended.summary} ({step})")
-        for line in ended.traceback.strip().splitlines()[-SHOWN_WORDS:]:
-            yield _line(line, indent=4)
-        yield _again(target, device, seed)
-        yield {"kind": "end", "status": 1}
-    finally:
-        child.end()
+    with request.child() as child:
+        try:
+            for event in child.messages(lambda step: request.limit):
+                yield event
+                if event["kind"] == "end":
+                    return
+        except EndedEarly as error:
+            yield _failure(f"{error} ({error.step})")
+            for line in error.words.strip().splitlines()[-SHOWN_WORDS:]:
+                yield _line(line, indent=4)
+            yield _again(target, device, seed)
+            yield {"kind": "end", "status": 128 + error.signal if error.signal else 1}
 
 
 def events(

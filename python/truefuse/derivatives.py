@@ -129,20 +129,12 @@ def has_second(
 ) -> bool:
     """Whether the gradients themselves change with any of the inputs; those of a linear function and of
     a piecewise linear one do not. True too where the function cannot be differentiated twice."""
-    leaves, outputs = _on_leaves(function, inputs, mode, wanted)
-    with torch.enable_grad():
-        ends, given = _ends(outputs, sent)
-        options = {"create_graph": True, "allow_unused": True}
-        first = torch.autograd.grad(ends, leaves, given, **options)
-        # A plain sum of gradients is constant where they cancel, as those of a softmax do.
-        weighted = [(t * t.detach()).sum() for t in first if t is not None and t.requires_grad]
-        if not weighted:
-            return False
-        try:
-            second = torch.autograd.grad(sum(weighted), leaves, allow_unused=True)
-        except RuntimeError:
-            return True
-    return any(t is not None and bool(t.ne(0).any()) for t in second)
+    try:
+        # Not by what is sent: on that the gradients of a linear function depend too.
+        found = _second(function, inputs, mode, wanted, sent)
+    except RuntimeError:
+        return True
+    return any(bool(tensor.any()) for tensor in found.values())
 
 
 def second(
@@ -154,20 +146,32 @@ def second(
 ) -> Results:
     """How the gradients change with each input and with each incoming gradient: derivatives of their squares, half
     of each square held. Zeros where nothing was recorded."""
+    sent = tuple(one.detach().clone().requires_grad_() for one in sent)
+    return _second(function, inputs, mode, wanted, sent)
+
+
+def _second(
+    function: Callable[..., Any],
+    inputs: Inputs,
+    mode: Mode,
+    wanted: Sequence[str],
+    sent: tuple[Tensor, ...],
+) -> Results:
+    """By each input, and by each incoming gradient that is a leaf."""
     leaves, outputs = _on_leaves(function, inputs, mode, wanted)
     ends, given = _ends(outputs, sent)
-    given = tuple(one.detach().clone().requires_grad_() for one in given)
+    by = {f"by {name}": leaf for name, leaf in zip(wanted, leaves, strict=True)}
+    by |= {f"{BY_SENT} {number}": one for number, one in enumerate(given) if one.requires_grad}
     with torch.enable_grad():
-        options = {"create_graph": True, "allow_unused": True}
-        first = torch.autograd.grad(ends, leaves, given, **options)
+        first = torch.autograd.grad(ends, leaves, given, create_graph=True, allow_unused=True)
+        # A plain sum of gradients is constant where they cancel, as those of a softmax do.
         held = [(t * t.detach()).sum() for t in first if t is not None and t.requires_grad]
-        by = (*leaves, *given)
-        found = torch.autograd.grad(sum(held), by, allow_unused=True) if held else [None] * len(by)
-    labels = [f"by {name}" for name in wanted]
-    labels += [f"{BY_SENT} {number}" for number in range(len(given))]
+        if not held:
+            return {label: torch.zeros_like(one) for label, one in by.items()}
+        found = torch.autograd.grad(sum(held), list(by.values()), allow_unused=True)
     return {
         label: torch.zeros_like(one) if tensor is None else tensor
-        for label, one, tensor in zip(labels, by, found, strict=True)
+        for (label, one), tensor in zip(by.items(), found, strict=True)
     }
 
 

@@ -34,13 +34,13 @@ PictureOption = Annotated[Path | None, typer.Option(help="Also write a picture h
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
-def refuse(sentence: str) -> NoReturn:
-    """A usage error: exit code 2. Lines stay whole, so that a caret stays under its place."""
+def refuse(sentence: str, code: int = 2) -> NoReturn:
+    """As usage.refuse, but lines stay whole, so that a caret stays under its place."""
     from truefuse.terminal import Screen
 
     screen = Screen(sys.stderr)
     screen.console.print(screen.text(f"truefuse: {sentence}"), markup=False, soft_wrap=True)
-    raise typer.Exit(2)
+    raise typer.Exit(code)
 
 
 def _ask(call: Any, *arguments: Any) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from truefuse import command_line
-from truefuse.usage import Command
+from truefuse.usage import Command, refuse
 
 TEMPLATES = Path(__file__).parent / "templates" / "new"
 
@@ -46,8 +46,7 @@ def write(folder: Path, kind: Kind, namespace: str) -> list[Path]:
     return written
 
 
-def register(app: typer.Typer, refuse: Any) -> None:
-    """Adds the command; `refuse` ends a usage error."""
+def register(app: typer.Typer) -> None:
 
     @app.command(cls=Command)
     def new(

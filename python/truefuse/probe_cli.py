@@ -11,7 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from truefuse import source_file
+from truefuse.apart import Refused
 from truefuse.layout_cli import refuse
+
+Report = tuple[bool | None, list[str], dict[str, Any]]  # whether it agrees, for people, for JSON
 
 
 def probe(
@@ -34,14 +37,16 @@ def probe(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Find out which layout a kernel really uses. Exit: 0 as declared, 1 another, 3 not known."""
-    from truefuse import probe as probing
+    from truefuse import apart
+    from truefuse.child import EndedEarly
 
-    module = _load(case)
-    probes = _list(module, case, "probes", probing.Probe, required=not producer)
-    findings = [_asked(probing.run, replace(p, device=device or p.device)) for p in probes]
-    reports = [(finding.agrees, finding.lines(), _data(finding)) for finding in findings]
-    if producer:
-        reports += _followed(module, case, device, {f.argument: f for f in findings})
+    try:
+        reports = apart.call(_reports, case, producer, device)
+    except apart.Refused as error:
+        refuse(str(error))
+    except EndedEarly as error:
+        sentence, status = apart.ended(error, status=3)
+        refuse(f"{case}: {sentence}.", status)
     if as_json:
         print(json.dumps([data for _, _, data in reports], indent=1))
     else:
@@ -50,12 +55,24 @@ def probe(
     raise typer.Exit(1 if False in agrees else 3 if None in agrees else 0)
 
 
+def _reports(case: str, producer: bool, device: str) -> list[Report]:
+    from truefuse import probe as probing
+
+    module = _load(case)
+    probes = _list(module, case, "probes", probing.Probe, required=not producer)
+    findings = [_asked(probing.run, replace(p, device=device or p.device)) for p in probes]
+    reports = [(finding.agrees, finding.lines(), _data(finding)) for finding in findings]
+    if producer:
+        reports += _followed(module, case, device, {f.argument: f for f in findings})
+    return reports
+
+
 def _followed(
     module: ModuleType, case: str, device: str, consumers: dict[str, Any]
-) -> list[tuple[bool | None, list[str], dict[str, Any]]]:
+) -> list[Report]:
     from truefuse import probe_producer
 
-    reports = []
+    reports: list[Report] = []
     for one in _list(module, case, "producers", probe_producer.Producer):
         produced = _asked(probe_producer.follow, replace(one, device=device or one.device))
         agrees, lines = produced.against(consumers.get(one.argument))
@@ -77,7 +94,7 @@ def _asked(ask: Any, one: Any) -> Any:
     try:
         return ask(one)
     except CannotAsk as error:
-        refuse(f"probe of {one.argument}: {error}.")
+        raise Refused(f"probe of {one.argument}: {error}.") from error
 
 
 def _show(lines: list[str]) -> None:
@@ -96,7 +113,7 @@ def _load(name_or_path: str) -> ModuleType:
         path = builtin_directory() / path.name / "probes.py"
     if not path.is_file():
         names = ", ".join(sorted(p.parent.name for p in builtin_directory().glob("*/probes.py")))
-        refuse(
+        raise Refused(
             f"{name_or_path} is no Python file, and no operator that has probes. Operators: "
             f"{names or 'none in this installation'}; or name a file that defines `probes`, a list of "
             "Probe."
@@ -104,7 +121,7 @@ def _load(name_or_path: str) -> ModuleType:
     try:
         return source_file.run(path)
     except Exception as error:
-        refuse(f"{path} cannot be loaded: {type(error).__name__}: {error}")
+        raise Refused(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 def _list(module: ModuleType, case: str, name: str, kind: type, required: bool = True) -> list[Any]:
@@ -112,7 +129,7 @@ def _list(module: ModuleType, case: str, name: str, kind: type, required: bool =
     if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
         found = None
     if found is None or (required and not found):
-        refuse(
+        raise Refused(
             f"{case} defines no `{name}`; it must be a list of {kind.__module__}.{kind.__name__}."
         )
     return found

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from truefuse import source_file
+from truefuse.apart import Refused
+from truefuse.usage import refuse
 
 if TYPE_CHECKING:
     from truefuse.profile_chains import Group
@@ -36,10 +37,20 @@ def profile(
 ) -> None:
     """Name chains of operators that could be one kernel, with the most that could gain. Exit: 0; 2 for
     what cannot be profiled."""
-    from truefuse import profile_chains
+    from truefuse import apart, profile_chains, profile_trace
+    from truefuse.child import EndedEarly
     from truefuse.terminal import Screen
 
-    found = _profile(target, device, dtype)
+    try:
+        if Path(target).suffix in (".json", ".gz"):
+            found = profile_trace.read(Path(target))
+        else:
+            found = apart.call(_profile, target, device, dtype)
+    except (profile_trace.BadTrace, apart.Refused) as error:
+        refuse(str(error))
+    except EndedEarly as error:
+        sentence, status = apart.ended(error, status=2)
+        refuse(f"{target}: {sentence}.", status)
     groups = profile_chains.groups(found)
     if as_json:
         print(json.dumps(to_json(target, found, groups), indent=1))
@@ -48,31 +59,28 @@ def profile(
 
 
 def _profile(target: str, device: str, dtype: str) -> Profile:
-    from truefuse import profile_live, profile_trace
+    from truefuse import profile_live
 
     path = Path(target)
-    if path.suffix in (".json", ".gz"):
-        try:
-            return profile_trace.read(path)
-        except profile_trace.BadTrace as error:
-            _refuse(str(error))
     call = _of_file(path) if path.suffix == ".py" else _of_model(target, device, dtype)
     try:
         return profile_live.run(call)
     except (Exception, SystemExit) as error:
-        _refuse(f"{target} raised {type(error).__name__}: {error}")
+        raise Refused(f"{target} raised {type(error).__name__}: {error}") from error
 
 
 def _of_file(path: Path) -> Callable[[], Any]:
     if not path.is_file():
-        _refuse(f"'{path}' does not exist.")
+        raise Refused(f"'{path}' does not exist.")
     try:
         module = source_file.run(path)
     except Exception as error:
-        _refuse(f"'{path}' raised {type(error).__name__}: {error}")
+        raise Refused(f"'{path}' raised {type(error).__name__}: {error}") from error
     call = getattr(module, "call", None)
     if not callable(call):
-        _refuse(f"'{path}' defines no call(): a function without arguments that is to be profiled.")
+        raise Refused(
+            f"'{path}' defines no call(): a function without arguments that is to be profiled."
+        )
     return call
 
 
@@ -83,11 +91,13 @@ def _of_model(name: str, device: str, dtype: str) -> Callable[[], Any]:
     try:
         from truefuse.integrations.transformers import experiments
     except ImportError as error:
-        _refuse(f"'{name}' is no file; a model needs the package transformers: {error}")
+        raise Refused(
+            f"'{name}' is no file; a model needs the package transformers: {error}"
+        ) from error
     try:
         return experiments.decode_step(name, device=device, dtype=dtype)
     except ExperimentError as error:
-        _refuse(str(error))
+        raise Refused(str(error)) from error
 
 
 def to_json(target: str, found: Profile, groups: list[Group]) -> dict[str, Any]:
@@ -156,10 +166,3 @@ def _bytes(count: int) -> str:
         if count >= size:
             return f"{count / size:.3g} {unit}"
     return f"{count} B"
-
-
-def _refuse(sentence: str) -> NoReturn:
-    from truefuse.terminal import Screen
-
-    Screen(sys.stderr).line(f"truefuse: {sentence}")
-    raise typer.Exit(2)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from truefuse.usage import Command
+from truefuse.usage import Command, refuse
 
 DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
@@ -223,8 +223,8 @@ def _value(spec: str, seed: int) -> tuple[Any, bool, str]:
     return value, False, name
 
 
-def guarded(function: Any, refuse: Any) -> Any:
-    """`function`, with `refuse` ending a usage error."""
+def guarded(function: Any) -> Any:
+    """`function`, whose Refusal is a usage error."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -236,7 +236,6 @@ def guarded(function: Any, refuse: Any) -> Any:
     return call
 
 
-def register(app: typer.Typer, refuse: Any) -> None:
-    """Adds the commands to the command line; `refuse` ends a usage error."""
+def register(app: typer.Typer) -> None:
     for function in (lanes, sim):
-        app.command(cls=Command)(guarded(function, refuse))
+        app.command(cls=Command)(guarded(function))

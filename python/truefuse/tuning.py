@@ -7,17 +7,19 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from truefuse import supervise
 from truefuse.report import replace_file
-from truefuse.verdict import Status
+from truefuse.verdict import INTERRUPTED, Status
 
 THREADS, ROWS, BYTES = (128, 256, 512), (1, 2, 4), (16, 8)
 DTYPES = ("f32", "f64", "bf16", "f16")
@@ -105,6 +107,9 @@ def refusal(operator: str, device: str, arch: str, policy: Policy, seed: int) ->
     with _environment(lines(policy, arch, operator)) as environment:
         request = supervise.Request(case, device, seed, gates, environment=environment)
         report = supervise.run(request)
+    for result in report.results:
+        if result.reason == INTERRUPTED:
+            signal.raise_signal(signal.Signals[result.got])
     bad = [result for result in report.results if result.status is not Status.PASS]
     return f"{bad[0].gate}: {bad[0].summary}" if bad or not report.results else ""
 
@@ -172,19 +177,14 @@ def user_file() -> Path:
     return Path(folder) / "truefuse" / "tuning.txt"
 
 
-class _environment:
-    """TRUEFUSE_TUNING as a file with this text."""
-
-    def __init__(self, text: str) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        self._path = Path(self._folder.name) / "tuning.txt"
-        self._path.write_text(text, "utf-8")
-
-    def __enter__(self) -> dict[str, str]:
-        return {"TRUEFUSE_TUNING": str(self._path)}
-
-    def __exit__(self, *error: object) -> None:
-        self._folder.cleanup()
+@contextmanager
+def _environment(text: str) -> Iterator[dict[str, str]]:
+    """TRUEFUSE_TUNING as a file with this text. It has no name that could stay behind if this process is killed:
+    others open it through this one."""
+    with tempfile.TemporaryFile("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        yield {"TRUEFUSE_TUNING": f"/proc/{os.getpid()}/fd/{file.fileno()}"}
 
 
 def _json_of(command: list[str], environment: dict[str, str]) -> Any:

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from truefuse.usage import DEFAULT_SEED, Command
+from truefuse.usage import DEFAULT_SEED, Command, refuse
 
 SHOWN_TARGETS = ("gfx90a", "sm_90a")
 
 
-def register(app: typer.Typer, refuse: Any) -> None:
+def register(app: typer.Typer) -> None:
     @app.command(cls=Command)
     def tune(
         operator: Annotated[str, typer.Argument(help="A registered operator; also X_backward.")],
@@ -56,7 +56,7 @@ def register(app: typer.Typer, refuse: Any) -> None:
             refuse("give --device, whose architecture is known, or --arch.")
         targets = arch or list(SHOWN_TARGETS)
         if device is not None:
-            targets = [_architecture(device, refuse)]
+            targets = [_architecture(device)]
         for target in targets:
             if refusal := _native.refusal(target):
                 refuse(refusal)
@@ -104,7 +104,7 @@ def text(row: Any) -> list[str]:
     return found
 
 
-def _architecture(device: str, refuse: Any) -> str:
+def _architecture(device: str) -> str:
     import torch
 
     from truefuse import _native

@@ -1,15 +1,26 @@
-"""What commands share: usage errors that name the valid choices, and the default seed."""
+"""What commands share: errors of usage, which name the valid choices, and the default seed."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Any, NoReturn
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 DEFAULT_SEED = 20260716
 
 # typer brings its own copy of click in some versions and depends on it in others: the exceptions are
 # told by name.
+
+
+def refuse(sentence: str, code: int = 2) -> NoReturn:
+    """Ends a command with a sentence on standard error. The exit status of wrong usage is 2, of a device that does
+    not work 5."""
+    from truefuse.terminal import Screen
+
+    Screen(sys.stderr).line(f"truefuse: {sentence}")
+    raise typer.Exit(code)
 
 
 class Command(TyperCommand):

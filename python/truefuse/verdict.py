@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -26,10 +27,16 @@ class Verdict(str, Enum):
 
 
 SELF_TEST_FAILED = "self-test-failed"
+INTERRUPTED = "interrupted"  # the result has `got` the signal's name
 
 
 def exit_code(verdict: Verdict, results: Iterable[Result]) -> int:
-    """0 accept, 1 reject, 3 unknown, 4 unknown because a gate could not prove itself."""
+    """0 accept, 1 reject, 3 unknown, 4 unknown because a gate could not prove itself; 128 and the number of the
+    signal that interrupted the check, as of a program that a signal ended."""
+    results = list(results)
+    for one in results:
+        if one.reason == INTERRUPTED:
+            return 128 + signal.Signals[one.got]
     if verdict is Verdict.UNKNOWN and any(one.reason == SELF_TEST_FAILED for one in results):
         return 4
     return {Verdict.ACCEPT: 0, Verdict.REJECT: 1, Verdict.UNKNOWN: 3}[verdict]

@@ -10,7 +10,7 @@ import pytest
 import subject
 import torch
 
-from truefuse import check, flags, gates, measure
+from truefuse import check, flags, gates, turns
 from truefuse.context import Context
 from truefuse.verdict import Result, Status
 
@@ -56,7 +56,7 @@ def as_before():
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """A little is enough to see a cached result."""
-    monkeypatch.setattr(measure, "ROUND_SECONDS", 0.05)
+    monkeypatch.setattr(turns, "ROUND_SECONDS", 0.05)
     monkeypatch.setattr("truefuse.company.SETTLED", 0.05)
     monkeypatch.setattr("truefuse.bandwidth.last_cache_bytes", lambda device: 1 << 20)
 

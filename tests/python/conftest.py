@@ -29,9 +29,10 @@ _make_importable()
 sys.path.insert(0, str(Path(__file__).parent))
 
 import standin  # noqa: E402
+import stateful  # noqa: E402
 
+from truefuse import bandwidth, check  # noqa: E402
 from truefuse import case as cases  # noqa: E402
-from truefuse import check  # noqa: E402
 from truefuse.context import Context  # noqa: E402
 from truefuse.verdict import Status, Verdict  # noqa: E402
 
@@ -65,6 +66,13 @@ def bias_gelu():
 @pytest.fixture
 def context(bias_gelu, native):
     return Context(bias_gelu, torch.device("cpu"), 1, "bias_gelu", standin.CONTRACT)
+
+
+@pytest.fixture
+def stateful_context(monkeypatch):
+    """Timed on few inputs: its last cache is small."""
+    monkeypatch.setattr(bandwidth, "last_cache_bytes", lambda device: 1 << 18)
+    return Context(stateful.case, torch.device("cpu"), 3, "mine")
 
 
 @pytest.fixture(scope="session")

@@ -226,6 +226,23 @@ def test_twice_may_not_be_silent(trained):
     ), found
 
 
+class Squared(torch.autograd.Function):
+    """Its gradient is a constant, or refuses to be differentiated."""
+
+    @staticmethod
+    def forward(ctx, x, refusal):
+        ctx.save_for_backward(x)
+        ctx.refusal = refusal
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        if ctx.refusal and torch.is_grad_enabled():
+            raise RuntimeError(ctx.refusal)
+        return 2 * x.detach() * gradient, None
+
+
 @pytest.mark.parametrize(
     ("function", "has"),
     [
@@ -233,6 +250,8 @@ def test_twice_may_not_be_silent(trained):
         (lambda x: torch.nn.functional.leaky_relu(x, 0.125), False),
         (lambda x: x * x, True),
         (lambda x: torch.softmax(x, -1), True),  # whose gradients sum to zero
+        (lambda x: Squared.apply(x, None), False),  # nothing is recorded
+        (lambda x: Squared.apply(x, "not twice"), True),
     ],
 )
 def test_only_what_is_curved_has_a_second_derivative(function, has):

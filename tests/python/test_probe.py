@@ -296,6 +296,32 @@ def test_the_command(a, b, status, wanted, tmp_path):
     assert data[0]["agrees"] is (status == 0)
 
 
+@pytest.mark.parametrize(
+    ("loading", "calling", "words"),
+    [
+        ("os._exit(0)", "pass", "it called exit(0)"),
+        ("pass", "os._exit(0)", "it called exit(0)"),
+        ("pass", "os.abort()", "killed by SIGABRT"),
+        ("pass", "print('about', 1 / 0)", "ZeroDivisionError"),
+    ],
+)
+def test_a_case_that_ends_the_process_is_not_known(loading, calling, words, tmp_path):
+    path = tmp_path / "case.py"
+    text = CASE.format(a="0:3", b="3:6").replace("def f(a, b):", f"def f(a, b):\n    {calling}")
+    path.write_text(f"import os\n{loading}\n{text}")
+    found = CliRunner().invoke(app, ["probe", str(path)])
+    assert found.exit_code == 3, found.output
+    assert words in found.output and "ended without an answer" in found.output
+
+
+def test_what_a_case_prints_is_shown_and_is_no_answer(tmp_path):
+    path = tmp_path / "case.py"
+    path.write_text("print('loaded')\n" + CASE.format(a="0:3", b="3:6"))
+    found = CliRunner().invoke(app, ["probe", str(path), "--json"])
+    assert found.exit_code == 0 and "loaded" in found.stderr
+    assert json.loads(found.stdout)[0]["agrees"] is True
+
+
 @pytest.mark.parametrize("text", [None, "probes = 3", "probes = []", "1 / 0"])
 def test_a_bad_case_is_status_two(text, tmp_path):
     path = tmp_path / "case.py"

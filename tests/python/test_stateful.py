@@ -8,7 +8,7 @@ import pytest
 import stateful
 import torch
 
-from truefuse import check, gates, measure
+from truefuse import check, gates, turns
 from truefuse.case import Case
 from truefuse.context import Context
 from truefuse.verdict import Status
@@ -101,7 +101,7 @@ def test_every_timed_call_starts_from_the_same_state(monkeypatch):
     assert found.status is Status.PASS, found
     assert performance["amdahl"]["gains"][0]["share"] == 0.1
     shape = performance["shapes"][0]
-    assert shape["outputs_checked"] >= 2 * measure.LEAST_ROUNDS
+    assert shape["outputs_checked"] >= 2 * turns.LEAST_ROUNDS
 
 
 def test_a_gradient_is_refused_or_recorded():

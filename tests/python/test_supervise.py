@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -13,8 +14,9 @@ import pytest
 import torch
 
 from truefuse import debugging, report, supervise
-from truefuse.supervise import LOAD, START, NoCase, Request
-from truefuse.verdict import Status, Verdict
+from truefuse.child import START
+from truefuse.supervise import LOAD, NoCase, Request
+from truefuse.verdict import INTERRUPTED, Result, Status, Verdict, exit_code
 
 HERE = Path(__file__).resolve().parent
 SCHEMA = jsonschema.Draft202012Validator(json.loads(report.SCHEMA_PATH.read_text()))
@@ -193,6 +195,58 @@ def test_a_parent_that_is_killed_takes_a_call_that_hangs_along(tmp_path):
     parent.wait()
     child = Path("/proc", hanging.read_text())
     wait_for(lambda: not child.exists() or "\nState:\tZ" in (child / "status").read_text(), 30)
+
+
+INTERRUPTED_CHECK = """
+import json, signal, sys
+from truefuse import supervise
+from truefuse.verdict import exit_code
+signal.signal(signal.SIGINT, signal.default_int_handler)
+request = supervise.Request(
+    {path!r}, "cpu", 1, ("outputs", "edges"), command=(sys.executable, {child!r}))
+found = supervise.run(request)
+print(json.dumps(found.to_json()))
+sys.exit(exit_code(found.verdict, found.results))
+"""
+HANGS_IN_EDGES = """if any("edges.py" in one.filename for one in __import__("traceback").extract_stack()):
+        open({hanging!r}, 'w').write('here')
+        time.sleep(1000)"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_check_says_what_it_has_found_until_then(tmp_path, number):
+    path, hanging = tmp_path / "mine.py", tmp_path / "hanging"
+    calling = HANGS_IN_EDGES.format(hanging=str(hanging))
+    path.write_text(CASE.format(loading="pass", calling=calling))
+    program = INTERRUPTED_CHECK.format(path=str(path), child=str(HERE / "child.py"))
+    parent = subprocess.Popen(
+        [sys.executable, "-c", f"import conftest\n{program}"],
+        env={**os.environ, "PYTHONPATH": ":".join([str(HERE), *sys.path])},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: hanging.exists() and hanging.read_text(), seconds=120)
+    parent.send_signal(number)
+    begin = time.monotonic()
+    words, _ = parent.communicate()
+    assert time.monotonic() - begin < 30
+    assert parent.returncode == 128 + number
+    found = json.loads(words)
+    SCHEMA.validate(found)
+    gates = [(one["gate"], one["status"], one["reason"]) for one in found["gates"]]
+    assert gates[0][:2] == ("outputs", "PASS")
+    assert gates[1:] == [("edges", "UNKNOWN", INTERRUPTED)]
+    assert number.name in found["gates"][1]["summary"]
+    assert found["verdict"] == "UNKNOWN"
+
+
+def test_the_status_of_an_interrupted_check_is_that_of_its_signal():
+    """Whatever was found; without it, a rejection's."""
+    failed = Result("outputs", Status.FAIL, "wrong", "wrong")
+    interrupted = Result("edges", Status.UNKNOWN, INTERRUPTED, "interrupted", got="SIGTERM")
+    assert exit_code(Verdict.REJECT, [failed]) == 1
+    assert exit_code(Verdict.REJECT, [failed, interrupted]) == 143
+    assert exit_code(Verdict.UNKNOWN, iter([interrupted])) == 143
 
 
 ORPHAN = """

@@ -1,10 +1,18 @@
 """Launch policies: nothing is timed that a gate turns away, and nothing at all without a device."""
 
+import os
+import subprocess
+import sys
+import tempfile
+import types
+
 import pytest
 import torch
+import typer
 
-from truefuse import _native, tuning, tuning_cli
+from truefuse import _native, supervise, tuning, tuning_cli
 from truefuse.tuning import STANDARD, Policy, Row
+from truefuse.verdict import INTERRUPTED, Result, Status
 
 A, B = Policy(256, 2), Policy(512, 1)
 
@@ -70,6 +78,40 @@ def test_what_is_saved_replaces_the_same_operator_on_the_same_architecture(tmp_p
     ]
 
 
+def test_the_file_of_a_policy_is_read_by_others_and_never_in_a_folder(monkeypatch, tmp_path):
+    """A process that is killed can leave no file that has no name."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    text = tuning.lines(A, "gfx90a", "swish")
+    command = [sys.executable, "-c", "import os; print(open(os.environ['TRUEFUSE_TUNING']).read())"]
+    with tuning._environment(text) as environment:
+        for _ in range(2):
+            found = subprocess.run(
+                command, env={**os.environ, **environment}, capture_output=True, text=True
+            )
+            assert found.stdout.strip() == text.strip() and "threads=256" in text
+        assert not list(tmp_path.iterdir())
+    assert not os.path.exists(environment["TRUEFUSE_TUNING"])
+
+
+@pytest.mark.skipif(bool(_native.refusal("sm_90a")), reason="nothing here compiles for sm_90a")
+def test_a_policy_reaches_the_kernels_that_are_compiled():
+    """With other blocks other variants are shown, or the same ones with other resources."""
+    standard, other = (
+        tuning.compiled("swish", "sm_90a", policy) for policy in (STANDARD, Policy(128, 1, 8))
+    )
+    assert standard.variants and standard.variants != other.variants
+
+
+def test_a_sweep_that_is_interrupted_ends(monkeypatch):
+    """And is not a policy that a gate turns away."""
+    interrupted = Result("edges", Status.UNKNOWN, INTERRUPTED, "interrupted", got="SIGINT")
+    monkeypatch.setattr(
+        supervise, "run", lambda request: types.SimpleNamespace(results=[interrupted])
+    )
+    with pytest.raises(KeyboardInterrupt):
+        tuning.refusal("swish", "cuda:0", "sm_90a", A, 1)
+
+
 def test_the_file_is_where_the_library_looks(monkeypatch, tmp_path):
     monkeypatch.delenv("TRUEFUSE_TUNING", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -78,18 +120,16 @@ def test_the_file_is_where_the_library_looks(monkeypatch, tmp_path):
     assert tuning.user_file() == tmp_path / "mine"
 
 
-def test_a_device_that_is_not_here_is_refused(monkeypatch):
+def test_a_device_that_is_not_here_is_refused(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(_native, "devices", lambda: {"devices": [{"arch": "a"}, {"arch": "b"}]})
 
-    def refuse(text, code):
-        raise SystemExit(f"{code} {text}")
-
-    found = [tuning_cli._architecture(name, refuse) for name in ("cuda", "cuda:0", "cuda:1")]
+    found = [tuning_cli._architecture(name) for name in ("cuda", "cuda:0", "cuda:1")]
     assert found == ["a", "a", "b"]
     for name in ("cuda:2", "cuda:x", "cpu"):
-        with pytest.raises(
-            SystemExit, match=f"5 device '{name}' is not here.* cuda, cuda:0, cuda:1"
-        ):
-            tuning_cli._architecture(name, refuse)
+        with pytest.raises(typer.Exit) as refused:
+            tuning_cli._architecture(name)
+        assert refused.value.exit_code == 5
+        said = capsys.readouterr().err
+        assert f"device '{name}' is not here" in said and "cuda, cuda:0, cuda:1" in said

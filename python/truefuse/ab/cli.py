@@ -7,14 +7,13 @@ import shlex
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from truefuse.usage import DEFAULT_SEED, Command, Commands
+from truefuse.usage import DEFAULT_SEED, Command, Commands, refuse
 
 if TYPE_CHECKING:
-    from truefuse.ab.experiment import Experiment
     from truefuse.ab.report import AbReport
     from truefuse.ab.screen import Live
 
@@ -32,14 +31,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the report instead."
 class Mode(str, Enum):
     free = "free"
     forced = "forced"
-
-
-def refuse(sentence: str) -> NoReturn:
-    """A usage error: exit code 2, the sentence on standard error."""
-    from truefuse.terminal import Screen
-
-    Screen(sys.stderr).line(f"truefuse: {sentence}")
-    raise typer.Exit(2)
 
 
 @app.command(cls=Command)
@@ -78,8 +69,11 @@ def run(
     output: Output = Path("ab.json"),
     as_json: AsJson = False,
 ) -> None:
-    """Run both sides here. Exit: 0 accept, 1 reject, 2 usage, 3 unknown."""
-    from truefuse.ab import engine, experiment
+    """Run both sides, in a process of their own.
+
+    Exit: 0 accept, 1 reject, 2 usage, 3 unknown, 130 or 143 interrupted."""
+    from truefuse.ab import supervise
+    from truefuse.ab.experiment import ExperimentError
     from truefuse.ab.screen import Live
     from truefuse.terminal import Screen
 
@@ -87,44 +81,25 @@ def run(
         refuse("ab run: give a Python file or --model, one of them.")
     output.unlink(missing_ok=True)  # A crash must not leave an older verdict in its place.
     live = Live(Screen(), as_json)
-    try:
-        if file is not None:
-            chosen = experiment.load(file)
-        else:
-            chosen = _of_model(
-                str(model),
-                op or [],
-                device=device,
-                dtype=dtype,
-                requests=requests,
-                tokens=tokens,
-                seed=seed,
-                batch=batch,
-                threads=threads,
-                progress=live.progress,
-            )
-    except experiment.ExperimentError as error:
-        refuse(str(error))
-    report = engine.run(
-        **vars(chosen),
-        mode=mode.value,
-        rounds=rounds,
-        seed=seed,
-        replay=_replay(),
-        on_result=live.result,
-        progress=live.progress,
+    of_model = {
+        "name": model,
+        "ops": op or [],
+        "device": device,
+        "dtype": dtype,
+        "requests": requests,
+        "tokens": tokens,
+        "batch": batch,
+        "threads": threads,
+    }
+    asked = supervise.Request(
+        str(file) if file else None, of_model, mode.value, rounds, seed, _replay()
     )
-    _finish(report, output, as_json, live)
-
-
-def _of_model(model: str, ops: list[str], **options: Any) -> Experiment:
-    from truefuse.ab.experiment import ExperimentError
-
     try:
-        from truefuse.integrations.transformers import experiments
-    except ImportError as error:
-        raise ExperimentError(f"--model needs the package transformers: {error}") from error
-    return experiments.of_model(model, ops, **options)
+        report = supervise.run(asked, live.result, live.progress)
+    except ExperimentError as error:
+        live.progress("")
+        refuse(str(error))
+    _finish(report, output, as_json, live)
 
 
 @app.command(cls=Command)

@@ -57,6 +57,7 @@ def run(
     replay: str = "the same call of truefuse.ab.run",
     on_result: Callable[[Result], None] = lambda result: None,
     progress: Callable[[str], None] = lambda text: None,
+    on_step: Callable[[str], None] = lambda name: None,
 ) -> AbReport:
     """Compares two sides over the same requests, in the order A B B A.
 
@@ -71,6 +72,7 @@ def run(
     results: list[Result] = []
 
     def judge(name: str, gate: Callable[[], Result]) -> bool:
+        on_step(name)
         results.append(lab.judged(name, gate))
         on_result(results[-1])
         return results[-1].status is Status.PASS
@@ -83,6 +85,7 @@ def run(
         else:
             judge(forced.LOG_PROBABILITIES, lambda: lab.log_probabilities(equivalent))
     if rounds and combine(results) is Verdict.ACCEPT:
+        on_step(MEASURE)
         result, performance = lab.measured(rounds, amdahl)
         results.append(result)
         on_result(result)

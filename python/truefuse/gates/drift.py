@@ -33,7 +33,7 @@ from truefuse.context import (
     widened,
 )
 from truefuse.gates.edges import coarse_error
-from truefuse.gates.outputs import case_call
+from truefuse.gates.outputs import case_call, on_copies
 from truefuse.gates.proof import Complaint, judge
 from truefuse.verdict import Result, Status
 
@@ -69,7 +69,7 @@ def run(context: Context) -> Result:
         lambda one: walk(one, beside, curves),
         {
             "a state that loses a fiftieth a step": _fades(context),
-            "a state that never changes": _on_copies(good),
+            "a state that never changes": on_copies(good),
         },
         "drifts",
         f"within the accuracy's factors of the yardstick's own drift over {steps} steps",
@@ -275,12 +275,5 @@ def _fades(context: Context) -> Callable[..., Any]:
             if name in case.mutates and is_floating(value):
                 value.mul_(0.98)
         return outputs
-
-    return candidate
-
-
-def _on_copies(good: Callable[..., Any]) -> Callable[..., Any]:
-    def candidate(*given: Any, **mode: Any) -> Any:
-        return good(*(t.clone() if isinstance(t, Tensor) else t for t in given), **mode)
 
     return candidate

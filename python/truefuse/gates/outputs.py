@@ -70,7 +70,7 @@ def planted(context: Context) -> dict[str, Callable[..., Any]]:
         bad["an output inside an input's storage"] = _inside_an_input(good)
         bad["an input given back where it is zero"] = _zeros_given_back(good)
     if context.case.mutates:
-        bad["a declared mutation left out"] = _on_copies(good)
+        bad["a declared mutation left out"] = on_copies(good)
     return bad
 
 
@@ -320,7 +320,7 @@ def _zeros_given_back(good: Any) -> Callable[..., Any]:
     return candidate
 
 
-def _on_copies(good: Any) -> Callable[..., Any]:
+def on_copies(good: Callable[..., Any]) -> Callable[..., Any]:
     def candidate(*given: Any, **mode: Any) -> Any:
         return good(*(t.clone() if isinstance(t, Tensor) else t for t in given), **mode)
 

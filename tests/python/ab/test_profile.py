@@ -282,6 +282,9 @@ DAMAGED = DAMAGED[:12] + bytes(8) + DAMAGED[20:]
         ("a.py", "exit(0)", "ends the program, with sys.exit(0)"),
         ("a.py", "def call():\n    raise SystemExit(0)", "raised SystemExit"),
         ("a.py", "def call():\n    raise ValueError('no data')", "no data"),
+        ("a.py", "import os\nos._exit(0)", "ended without an answer: it called exit(0)"),
+        ("a.py", "import os\ndef call():\n    os._exit(0)", "it called exit(0)"),
+        ("a.py", "import os\ndef call():\n    os.abort()", "killed by SIGABRT"),
     ],
 )
 def test_what_cannot_be_profiled_is_said(tmp_path, name, content, sentence):

@@ -6,8 +6,7 @@ model that has learned its text prefers the next token by a margin that no round
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from truefuse.compare import one_thread
 from truefuse.integrations.transformers.peers import put_aside_on_cpu
 
 VOCABULARY = 48
@@ -126,18 +126,6 @@ def text(number: int, length: int) -> list[int]:
     which = number % len(STRIDES)
     start = (number * 7) % PERIOD
     return [1 + 4 * which + (start + STRIDES[which] * i) % PERIOD for i in range(length)]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """PyTorch on one thread. A second one gains nothing on tensors this small, and where other programs
-    want the processors, each operator waits for it: ten times as long and more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @one_thread()
