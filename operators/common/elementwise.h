@@ -36,16 +36,6 @@ constexpr Precision kPrecision = kPrecisionOf<Storage>;
 template <int kOperands>
 using Grid = ElementwiseGrid<kOperands, TF_ROW_DIMS>;
 
-/// No work begins on the first inputs before all have arrived.
-template <class Inputs, int kRows>
-TF_DEVICE void arrive_together(Inputs (&in)[kRows]) {
-  if constexpr (sizeof(in) > 16) {  // Else there is one load.
-    tf::Arrival all;
-    TF_UNROLL for (int r = 0; r < kRows; ++r) in[r].add_to(all);
-    in[0].hold(all);
-  }
-}
-
 #if TF_ROW_DIMS == 0
 
 /// N neighbouring elements in each operand.
@@ -66,6 +56,17 @@ struct Place {
   /// Of the first of 2 N elements, in operands k and k + 1 by turns.
   TF_DEVICE tf::i64 offset_of_pairs(int) const { return 2 * index; }
 };
+
+/// No work begins on the first inputs before all have arrived. (Where rows
+/// may be missing the branches around the loads keep these together.)
+template <class Inputs, int kRows>
+TF_DEVICE void arrive_together(Inputs (&in)[kRows]) {
+  if constexpr (sizeof(in) > 16) {  // Else there is one load.
+    tf::Arrival all;
+    TF_UNROLL for (int r = 0; r < kRows; ++r) in[r].add_to(all);
+    in[0].hold(all);
+  }
+}
 
 template <int kOperands, class Body>
 TF_DEVICE void walk(const Grid<kOperands>& grid, const Body& body) {
@@ -181,18 +182,17 @@ TF_DEVICE void walk(const Grid<kOperands>& grid, const Body& body) {
     const Index whole_rows =
         rows == 0 || column + TF_VECTOR <= static_cast<Index>(grid.last_columns) ? rows : rows - 1;
 
-    typename Body::template Inputs<TF_VECTOR> in[TF_ROWS][1];
+    typename Body::template Inputs<TF_VECTOR> in[TF_ROWS];
     TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
       const tf::u32 down = r * threads_y;
       if (down < whole_rows) {
-        body.load(Place<kOperands, TF_VECTOR>(grid, row + down, column), in[r][0]);
+        body.load(Place<kOperands, TF_VECTOR>(grid, row + down, column), in[r]);
       }
     }
     TF_UNROLL for (tf::u32 r = 0; r < TF_ROWS; ++r) {
       const tf::u32 down = r * threads_y;
       if (down < whole_rows) {
-        arrive_together(in[r]);
-        body.store(Place<kOperands, TF_VECTOR>(grid, row + down, column), in[r][0]);
+        body.store(Place<kOperands, TF_VECTOR>(grid, row + down, column), in[r]);
       }
     }
 #if TF_VECTOR > 1
