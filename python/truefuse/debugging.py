@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from truefuse import acceptance, case_check, command_line, supervise, worker
+from truefuse import acceptance, case_check, command_line, in_place, supervise, worker
 from truefuse import case as cases
 from truefuse.context import CandidateRaised, Context, describe, mode_name, short
 from truefuse.gates import compiled, edges, numerics, run_one, special
@@ -79,7 +79,7 @@ def events(
         contract = contract_of(case)
         with torch.no_grad():
             case_check.ask(case, device, contract)
-        context = Context(case, device, seed, target, contract)
+        context = in_place.judged(Context(case, device, seed, target, contract))
     except cases.NotFound as error:
         yield _line(f"truefuse: {error}")
         yield {"kind": "end", "status": 2}

@@ -151,10 +151,12 @@ def _tensor(
     # strides
     layout = argument["layout"]
     if layout != "strided":
+        # Strides of dimensions of one element never matter.
         strided = torch.stack((tensor, tensor), dim=-1)[..., 0]
         wants = ("contiguous", "stride 1", "strides")
-        yield broken("strided", strided, (str(strided.stride(-1)), "not contiguous"), wants)
-        if tensor.dim() >= 2:
+        if tensor.dim() and tensor.shape[-1] > 1:
+            yield broken("strided", strided, (str(strided.stride(-1)), "not contiguous"), wants)
+        if tensor.dim() >= 2 and min(tensor.shape[-2:]) > 1:
             flipped = tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
             has = (str(flipped.stride(-1)), str(list(flipped.stride())), "not contiguous")
             yield broken("transposed", flipped, has, wants)

@@ -133,8 +133,11 @@ def case_of(make_inputs, function=torch.tanh, **changes):
     ("case", "words"),
     [
         (case_of(complex_input), "view_as_real"),
-        (case_of(lambda *a: {"n": 3}, lambda n: torch.arange(n)), "no input is a floating tensor"),
-        (case_of(with_out, in_place, mutates=("out",)), "out variant"),
+        (case_of(lambda *a: {"n": 3}, lambda n: torch.arange(n)), "no input is a tensor"),
+        (
+            case_of(lambda *a: {"xs": [torch.ones(2)]}, torch.stack),
+            r"'xs' is a list of tensors.*f\(x, ",
+        ),
     ],
 )
 def test_what_cannot_be_judged_is_said_in_words(case, words):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from truefuse import launches
-from truefuse.case import Mode
+from truefuse.case import Inputs, Mode
 from truefuse.compare import one_thread
-from truefuse.context import Context, Results, describe
+from truefuse.context import Context, Results, as_tuple, copies, describe, tensors
 from truefuse.gates.edges import coarse_error
+from truefuse.gates.outputs import same_bits
 from truefuse.gates.proof import self_test_failed
 from truefuse.gates.traced import overload_of
 from truefuse.negatives import Negative, contains, negatives
@@ -163,7 +166,10 @@ def _refuses(
 ) -> tuple[dict[str, str], Result | None]:
     refusals: dict[str, str] = {}
     for negative in forbidden:
-        error = _raised(context, negative)
+        error, is_nothing = _outcome(context, negative)
+        if is_nothing:
+            refusals[negative.rule] = "no numbers: shapes alone, on the meta device"
+            continue
         complaint = negative.complaint(error, operator)
         if complaint:
             tensors = {k: v for k, v in negative.inputs.items()}
@@ -181,17 +187,29 @@ def _refuses(
     return refusals, None
 
 
-def _raised(context: Context, negative: Negative) -> BaseException | None:
+def _outcome(context: Context, negative: Negative) -> tuple[BaseException | None, bool]:
+    """What a forbidden call raises; and whether it did nothing where it raised nothing."""
+    before = copies(negative.inputs)
     try:
         inputs, named = negative.arguments()
-        context.case.candidate(*inputs, **named)
+        made = context.as_given.case.candidate(*inputs, **named)
         context.synchronize()
     except Exception as error:
-        return error
-    return None
+        return error, False
+    return None, _did_nothing(before, negative.inputs, made)
+
+
+def _did_nothing(before: Inputs, inputs: Inputs, made: Any) -> bool:
+    """Where no other device is there, the one that stands for it is meta, and PyTorch takes a call with a meta
+    tensor for one of shapes alone: it never asks the operator."""
+    asked = tensors(inputs)
+    touched = [n for n, t in asked.items() if not t.is_meta and not same_bits(t, before[n])]
+    is_meta = all(isinstance(one, Tensor) and one.is_meta for one in as_tuple(made))
+    return any(one.is_meta for one in asked.values()) and is_meta and not touched
 
 
 def _launches_when_empty(context: Context, contract: dict[str, Any]) -> int | None:
+    context = context.as_given
     case = context.case
     if not case.empty_sizes:
         return None
