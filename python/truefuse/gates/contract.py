@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from truefuse import launches
-from truefuse.case import Inputs, Mode
+from truefuse.case import Mode
 from truefuse.compare import one_thread
-from truefuse.context import Context, Results, as_tuple, copies, describe, tensors
+from truefuse.context import Context, Results, describe
 from truefuse.gates.edges import coarse_error
-from truefuse.gates.outputs import same_bits
 from truefuse.gates.proof import self_test_failed
 from truefuse.gates.traced import overload_of
 from truefuse.negatives import Negative, contains, negatives
@@ -54,13 +54,15 @@ def run(context: Context) -> Result:
             got=f"{empty} launches",
             first=f"empty {list(context.case.empty_sizes[0])}",
         )
+    unasked = len(forbidden) - len(refusals)
+    not_asked = f", {unasked} not asked: meta tensors are for shapes alone" if unasked else ""
     forms = list(dict.fromkeys(accepted))
     counted = "launches not counted on this device" if empty is None else "nothing launched"
     return Result(
         NAME,
         Status.PASS,
         "kept",
-        f"{len(accepted)} allowed calls right, {len(refusals)} forbidden calls refused by name",
+        f"{len(accepted)} allowed calls right, {len(refusals)} forbidden calls refused by name{not_asked}",
         lines=[
             contract["text"],
             f"accepts  {len(forms)} forms of a call, such as {', '.join(forms[::4])} (empty: {counted})",
@@ -166,9 +168,8 @@ def _refuses(
 ) -> tuple[dict[str, str], Result | None]:
     refusals: dict[str, str] = {}
     for negative in forbidden:
-        error, is_nothing = _outcome(context, negative)
-        if is_nothing:
-            refusals[negative.rule] = "no numbers: shapes alone, on the meta device"
+        error, is_unasked = _outcome(context, negative)
+        if is_unasked:
             continue
         complaint = negative.complaint(error, operator)
         if complaint:
@@ -188,24 +189,31 @@ def _refuses(
 
 
 def _outcome(context: Context, negative: Negative) -> tuple[BaseException | None, bool]:
-    """What a forbidden call raises; and whether it did nothing where it raised nothing."""
-    before = copies(negative.inputs)
+    """What a forbidden call raises; and whether nobody was asked."""
+    asked = _Elsewhere()
+    error: BaseException | None = None
     try:
         inputs, named = negative.arguments()
-        made = context.as_given.case.candidate(*inputs, **named)
+        with asked:
+            context.as_given.case.candidate(*inputs, **named)
         context.synchronize()
-    except Exception as error:
-        return error, False
-    return None, _did_nothing(before, negative.inputs, made)
+    except Exception as raised:
+        error = raised
+    unanswered = error is None or isinstance(error, NotImplementedError)
+    return error, asked.found and unanswered and context.case.operator is None
 
 
-def _did_nothing(before: Inputs, inputs: Inputs, made: Any) -> bool:
-    """Where no other device is there, the one that stands for it is meta, and PyTorch takes a call with a meta
-    tensor for one of shapes alone: it never asks the operator."""
-    asked = tensors(inputs)
-    touched = [n for n, t in asked.items() if not t.is_meta and not same_bits(t, before[n])]
-    is_meta = all(isinstance(one, Tensor) and one.is_meta for one in as_tuple(made))
-    return any(one.is_meta for one in asked.values()) and is_meta and not touched
+class _Elsewhere(TorchDispatchMode):
+    """Whether an operator of somebody's own is called with a meta tensor, which stands for another device where
+    there is none. PyTorch then asks its form for shapes alone, or says that it has none, and never the operator."""
+
+    found = False
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace not in ("aten", "prims", "prim"):
+            given = (*args, *(kwargs or {}).values())
+            self.found |= any(isinstance(one, Tensor) and one.is_meta for one in given)
+        return function(*args, **(kwargs or {}))
 
 
 def _launches_when_empty(context: Context, contract: dict[str, Any]) -> int | None:

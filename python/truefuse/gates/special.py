@@ -224,9 +224,9 @@ def _padding_left_out(context: Context) -> Callable[..., Any]:
     good = context.good
 
     def candidate(*given: Any, **mode: Any) -> Any:
-        outputs = good(*given, **mode)
         floating = [value for value in given if is_floating(value)]
         padded = any(not bool(value.flatten()[:2].any()) for value in floating)
+        outputs = good(*given, **mode)
         made = tuple(compare.another(out) if padded else out for out in as_tuple(outputs))
         return made[0] if isinstance(outputs, Tensor) else made
 
@@ -239,8 +239,8 @@ def _zeros_beyond_the_usual(context: Context) -> Callable[..., Any]:
     usual = _largest(inputs.values())
 
     def candidate(*given: Any, **mode: Any) -> Any:
-        outputs = good(*given, **mode)
         within = usual / 2 < _largest(given) < 2 * usual
+        outputs = good(*given, **mode)
         made = tuple(out if within else torch.zeros_like(out) for out in as_tuple(outputs))
         return made[0] if isinstance(outputs, Tensor) else made
 
