@@ -8,10 +8,11 @@ import re
 import pytest
 import torch
 
+from truefuse import _native, case_check, gates, in_place, sampling
 from truefuse import case as cases
-from truefuse import case_check, gates, in_place, sampling
 from truefuse.case import Case, Tolerance
 from truefuse.context import Context, as_tuple
+from truefuse.gates import contract
 from truefuse.verdict import Status
 
 CPU = torch.device("cpu")
@@ -460,3 +461,62 @@ def test_a_baseline_that_raises_is_named_as_the_cases_affair(tmp_path):
     assert (found.status, found.reason) == (Status.UNKNOWN, "case-raises"), found
     assert re.fullmatch(r"mine\.py:5, in eager: x f\d\d \[7, 5\]", found.first)
     assert "IndexError: oh" in found.summary
+
+
+CONTRACT = (
+    "x: f32 [rows.., n] strided; y: f32 [rows.., n] strided -> out: f32 [rows.., n] contiguous"
+)
+
+
+def of_one_device(x, y):
+    for name, one in (("x", x), ("y", y)):
+        if one.dtype != torch.float32:
+            raise RuntimeError(f"unusual: {name} is {one.dtype}; it must be float32")
+        if one.dim() < 1:
+            raise RuntimeError(f"unusual: {name} is a scalar; it must be [rows.., n]")
+    if x.shape != y.shape:
+        raise RuntimeError(f"unusual: y is {list(y.shape)}; it must be as x, {list(x.shape)}")
+    return (x * y).contiguous()
+
+
+@pytest.fixture(scope="module")
+def library():
+    """An operator as torch.library has them: a form for CPU tensors, and one for shapes alone."""
+    held = torch.library.Library("unusual", "DEF")
+    held.define("product(Tensor x, Tensor y) -> Tensor")
+    held.impl("product", of_one_device, "CPU")
+    held.impl("product", lambda x, y: torch.empty(x.shape), "Meta")
+    held.define("without_shapes(Tensor x, Tensor y) -> Tensor")
+    held.impl("without_shapes", of_one_device, "CPU")
+    yield torch.ops.unusual
+    held._destroy()
+
+
+def judged_by_contract(candidate):
+    function = lambda x, y: x * y  # noqa: E731
+    case = Case("unusual", candidate, {"eager": function}, function, two, **SMALL)
+    context = Context(case, CPU, 3, contract=_native.contract(CONTRACT))
+    return gates.run_one(contract, context)
+
+
+@pytest.mark.parametrize("name", ["product", "without_shapes"])
+def test_an_operator_that_meta_tensors_never_reach(library, name):
+    found = judged_by_contract(lambda x, y: getattr(library, name)(x, y))
+    assert found.status is Status.PASS and "2 not asked" in found.summary, found
+
+
+def test_a_function_that_takes_tensors_of_two_devices(library):
+    found = judged_by_contract(lambda x, y: of_one_device(x.cpu() if x.is_cpu else y, y))
+    assert found.status is Status.FAIL and "device" in found.summary, found
+    # Nor does it help to be registered where a forbidden call is wrong on every device.
+    found = judged_by_contract(lambda x, y: library.product(x.float(), y.float()))
+    assert found.status is Status.FAIL and "dtype" in found.summary, found
+
+
+def test_what_to_do_about_lazy_negation():
+    def by_memory(x, y):
+        plain = [torch._neg_view(one) if one.is_neg() else one for one in (x, y)]
+        return of_one_device(*plain)
+
+    found = judged_by_contract(by_memory)
+    assert found.status is Status.FAIL and "x.resolve_neg()" in found.got, found

@@ -131,7 +131,7 @@ def _accepts(
                         "allowed-call-wrong",
                         f"a call that the contract allows goes wrong: {variant.label}",
                         expected="the result of mathematics",
-                        got=complaint,
+                        got=complaint + variant.advice,
                         first=where,
                     )
                 accepted.append(variant.label)
