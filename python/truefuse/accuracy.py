@@ -21,7 +21,7 @@ from truefuse.context import Results, describe, short, tensors
 
 ALWAYS_ALLOWED_ULPS = 2.0
 SCARCITY = 3.0
-CANCELLED_ULPS = 64.0  # of the yardstick: digits are lost that no rounding of a result explains
+CANCELLED_ULPS = 16.0  # of the yardstick: digits are lost that no rounding of a result explains
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Ruler:
 
     def bound(self) -> Tensor:
         """Allowed ulp error per binade; NaN where no element lies."""
-        bound = self.factor * self.yardstick.binade_max + self.ulps
+        bound = self.factor * self._usual() + self.ulps
         if self.strict:
             # The worst of n elements underestimates eager's worst; the fewer, the more.
             scarcity = 1 + SCARCITY / self.eager.binade_count.clamp(min=1).sqrt()
@@ -59,6 +59,17 @@ class Ruler:
         if self.dtype.is_floating_point:
             bound = bound.clamp(min=ALWAYS_ALLOWED_ULPS)
         return bound.where(self.yardstick.binade_count > 0, math.nan)
+
+    def _usual(self) -> Tensor:
+        """The yardstick's worst error of every binade. Where digits cancel, an error is of the size of the summands
+        whatever is left of them: what was lost in the two binades above, of more elements, may be lost here."""
+        found = self.yardstick.binade_max
+        usual = found.clone()
+        for steps in range(1, min(3, len(found))):
+            above = found[steps:]
+            lost = torch.where(above >= CANCELLED_ULPS, above * 2.0**steps, 0.0)
+            usual[:-steps] = usual[:-steps].maximum(lost)
+        return usual
 
     def summary(self, result: Tensor) -> Summary:
         return compare.summarise(compare.errors(result, self.reference))

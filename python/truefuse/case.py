@@ -110,6 +110,9 @@ class Case:
     # (inputs, mode) -> multiplications and additions that no way to compute the results can do without,
     # where that is more than memory shows: 2 m n k of a matrix product.
     operations: Callable[[Inputs, Mode], float] | None = None
+    # The largest magnitude that the operator is for, where a square, a product or a sum on the way overflows
+    # beyond it: special values are no larger.
+    largest: float = math.inf
     drift_steps: int = 256  # calls in a row, each on the state that the last one left
 
     # The operator's name in torch.ops, for its contract, its compiled kernels and its error texts.

@@ -171,7 +171,7 @@ def _breach(
 
 def _make_call(case: Case, device: torch.device) -> None:
     from truefuse.case import CaseError, NotJudged
-    from truefuse.context import Context, WrongStructure, as_tuple, is_floating, tensors
+    from truefuse.context import Context, WrongStructure, tensors
 
     context = Context(case, device, seed=0)
     inputs = context.inputs(case.small_size, case.dtypes[0], case.kinds[0])
@@ -181,11 +181,15 @@ def _make_call(case: Case, device: torch.device) -> None:
                 f"input '{name}' is {tensor.dtype}: no gate judges complex numbers; let the case take "
                 "torch.view_as_real of them, and give that back"
             )
-    if not any(map(is_floating, inputs.values())):
-        raise NotJudged(
-            "no input is a floating tensor: accuracy, special values and magnitudes are those of floating "
-            "inputs, so there is nothing that the gates could judge"
-        )
+    for name, value in inputs.items():
+        if isinstance(value, (list, tuple, dict)) and _holds_tensors(value):
+            raise NotJudged(
+                f"input '{name}' is a {type(value).__name__} of tensors, into which no gate looks: let make_inputs "
+                "give each of them under a name of its own, and the candidate, the baselines and the reference "
+                "put them together (`lambda x, a, b: f(x, [a, b])`)"
+            )
+    if not tensors(inputs):
+        raise NotJudged("no input is a tensor, so there is nothing that the gates could vary")
     mode = case.modes[0]
     calls: dict[str, Callable[[], Any]] = {
         f"baseline '{name}'": functools.partial(context.call, function, inputs, mode)
@@ -200,15 +204,6 @@ def _make_call(case: Case, device: torch.device) -> None:
         except Exception as error:
             raise CaseError(f"{what} raised {type(error).__name__}: {error}") from error
     found = context.eager(inputs, mode)
-    own = context.fresh(inputs)
-    changed = {own[name].untyped_storage().data_ptr() for name in case.mutates}
-    made = as_tuple(context.baseline(*own.values(), **mode))
-    if all(one.untyped_storage().data_ptr() in changed for one in made):
-        raise NotJudged(
-            "a call gives nothing but inputs that it has changed, in which no fault can be planted: let the "
-            "candidate of an out variant take the memory itself (`lambda x: f(x, out=torch.empty_like(x))`), "
-            "and an operator in place give a copy of what it has changed, the baselines and the reference too"
-        )
     shapes = [{key: list(t.shape) for key, t in found.items()}]
     shapes += [{key: list(one.high.shape) for key, one in references.items()}]
     if shapes[0] != shapes[1]:
@@ -216,6 +211,11 @@ def _make_call(case: Case, device: torch.device) -> None:
     for name, tensor in found.items():
         if tensor.is_complex():
             raise NotJudged(f"{name} is {tensor.dtype}: no gate judges complex numbers")
+
+
+def _holds_tensors(value: Any) -> bool:
+    inside = value.values() if isinstance(value, dict) else value
+    return any(isinstance(one, Tensor) for one in inside)
 
 
 def _call(inputs: Inputs, mode: Mode) -> str:

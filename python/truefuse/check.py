@@ -78,7 +78,7 @@ def _measured(
     begin = time.perf_counter()
     performance = None
     try:
-        performance = measure(context, progress, share)
+        performance = measure(context.as_given, progress, share)
         count = sum(shape["outputs_checked"] for shape in performance["shapes"])
         result = Result(
             MEASURE,

@@ -9,13 +9,15 @@ is one; where mathematics has no number, nothing is asked of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
+
+MOST_UNDECIDED = 0.01  # of the integers or booleans of a result
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,25 @@ class Reference:
     scale: Tensor | None = None
     low: Tensor | None = None
     slack: float = 0.0  # how far off an integer may be, because the case says so
+    # What an integer or boolean is for inputs that differ from these by a rounding.
+    nearby: Callable[[], list[Tensor]] | None = None
 
     @cached_property
     def rounded(self) -> Tensor:
         """The true value rounded once to `dtype`: the best result there can be."""
         return self.high.to(self.dtype)
+
+    @cached_property
+    def undecided(self) -> tuple[Tensor, Tensor] | None:
+        """(where a rounding of the inputs decides, what it may give there). None where it decides too much: then
+        either the operator is no function of numbers, or nothing could be judged."""
+        if self.nearby is None:
+            return None
+        others = torch.stack(self.nearby())
+        where = (others != self.high).any(dim=0) & self.high.isfinite()
+        if int(where.sum()) > max(1, MOST_UNDECIDED * where.numel()):
+            return None
+        return where, others
 
     @cached_property
     def size(self) -> Tensor:
@@ -141,6 +157,10 @@ def errors(result: Tensor, reference: Reference) -> Errors:
     absolute = absolute.abs()
     if not reference.dtype.is_floating_point:
         absolute = torch.where(want.isfinite(), absolute, 0.0)
+        if bool(absolute.any()) and reference.undecided is not None:
+            where, others = reference.undecided
+            nearest = (got - others).abs().amin(dim=0)
+            absolute = torch.where(where, absolute.minimum(nearest), absolute)
     if not absolute.numel() or bool(absolute.max() < math.inf):  # all are numbers on both sides
         return Errors(absolute, torch.zeros_like(absolute, dtype=torch.bool), reference)
     rounded = reference.rounded.to(torch.float64)

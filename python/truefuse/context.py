@@ -10,7 +10,7 @@ import functools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -27,6 +27,9 @@ SHORT_NAMES = {
     torch.bfloat16: "bf16",
     torch.float16: "f16",
 }
+
+# How often, and by how much, inputs are moved to see which integers and booleans they do not decide.
+NEARBY, NEARBY_ULPS = 8, 8.0
 
 Results = dict[str, Tensor]
 
@@ -48,10 +51,18 @@ class Context:
     contract: Mapping[str, Any] | None = None
     loading_changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `flags`
     at_start: dict[str, Any] = field(default_factory=dict)  # `flags` before the first call
+    given: Case | None = (
+        None  # the case as its file has it, where the gates judge another form (in_place)
+    )
     _dtypes: dict[str, dict[str, torch.dtype]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.target = self.target or self.case.name
+
+    @property
+    def as_given(self) -> Context:
+        """For whoever times calls or counts what they do."""
+        return self if self.given is None else replace(self, case=self.given, given=None)
 
     def replay(self, gate: str | None = None) -> str:
         """A command that shows the same again."""
@@ -186,12 +197,42 @@ class Context:
             name, shape = next(iter(high)), next(iter(high.values())).shape
             high[name], low[name] = _two_parts(self.case.exact(wide, mode), shape)
 
+        nearby = functools.cache(lambda: self._nearby(inputs, wide, mode))
+
         def one(name: str) -> Reference:
             dtype = dtypes.get(name, torch.float64)
-            slack = 0.0 if dtype.is_floating_point else self.case.tolerance_for(dtype).ulps
-            return Reference(high[name], dtype, scales.get(name), low.get(name), slack)
+            if dtype.is_floating_point:
+                return Reference(high[name], dtype, scales.get(name), low.get(name))
+            slack = self.case.tolerance_for(dtype).ulps
+            others = lambda: [found[name] for found in nearby()]  # noqa: E731
+            return Reference(high[name], dtype, scales.get(name), None, slack, others)
 
         return {name: one(name) for name in high}
+
+    def _nearby(self, inputs: Inputs, wide: Inputs, mode: Mode) -> list[Results]:
+        """Mathematics of inputs moved by as much as arithmetic in their precision, or float32's, may move them."""
+        generator = torch.Generator().manual_seed(zlib.crc32(b"nearby"))
+        function = self.mathematics(main_dtype(inputs))
+        found = []
+        for _ in range(NEARBY):
+            own = {
+                name: _moved(value, inputs[name].dtype, generator) if is_floating(value) else value
+                for name, value in self.fresh(wide).items()
+            }
+            results = self.named(function(*own.values(), **mode), own)
+            found.append({name: tensor.double() for name, tensor in results.items()})
+        return found
+
+
+def _moved(value: Tensor, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Each element up or down by a few ulps of the largest in its row."""
+    if not value.numel():
+        return value
+    eps = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
+    size = value.abs().nan_to_num(0.0, 0.0, 0.0)
+    size = size.amax(-1, keepdim=True) if value.dim() else size
+    signs = torch.randint(0, 2, value.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    return value + NEARBY_ULPS * eps * size * signs
 
 
 def _untouched(baseline: Callable[..., Any]) -> Callable[..., Any]:
@@ -242,8 +283,14 @@ def outputs_by_name(outputs: Any) -> Results:
 
 
 def main_dtype(inputs: Inputs) -> torch.dtype:
-    """That of the first floating tensor, after which a call is named."""
-    return next(t.dtype for t in inputs.values() if is_floating(t))
+    """That of the first floating tensor, or where there is none of the first tensor, after which a call is named."""
+    return next(iter(contents_of(inputs).values())).dtype
+
+
+def contents_of(inputs: Mapping[Any, Any]) -> dict[Any, Tensor]:
+    """The floating tensors; where there is none, all: whose contents the results are of."""
+    found = {name: one for name, one in inputs.items() if isinstance(one, Tensor)}
+    return {name: t for name, t in found.items() if t.is_floating_point()} or found
 
 
 def is_floating(value: Any) -> bool:

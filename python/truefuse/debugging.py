@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from truefuse import acceptance, case_check, command_line, supervise, worker
+from truefuse import acceptance, case_check, command_line, in_place, supervise, worker
 from truefuse import case as cases
 from truefuse.child import EndedEarly
 from truefuse.context import CandidateRaised, Context, describe, mode_name, short
@@ -72,7 +72,7 @@ def events(
         contract = contract_of(case)
         with torch.no_grad():
             case_check.ask(case, device, contract)
-        context = Context(case, device, seed, target, contract)
+        context = in_place.judged(Context(case, device, seed, target, contract))
     except cases.NotFound as error:
         yield _line(f"truefuse: {error}")
         yield {"kind": "end", "status": 2}

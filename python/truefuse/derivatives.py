@@ -72,8 +72,14 @@ def passes(
 ) -> Iterator[Results]:
     """`gradients` of one call, `count` times from the same graph."""
     leaves, outputs = _on_leaves(function, inputs, mode, wanted)
-    if not outputs or not any(out.requires_grad for out in outputs):
-        raise Missing("gradients are silently missing")
+    if not any(out.requires_grad for out in outputs):
+        if not outputs or any(out.numel() for out in outputs):
+            raise Missing("gradients are silently missing")
+        # Nothing came out, and nothing changes with anything: a loop over nothing records nothing.
+        pairs = zip(wanted, leaves, strict=True)
+        zeros = {f"gradient of {name}": torch.zeros_like(leaf) for name, leaf in pairs}
+        yield from [zeros] * count
+        return
     for left in reversed(range(count)):
         options = {"create_graph": create_graph, "allow_unused": True}
         if left:
@@ -84,10 +90,12 @@ def passes(
             else:
                 ends, sent = _ends(outputs, gradient)
                 found = torch.autograd.grad(ends, leaves, sent, **options)
-        for name, tensor in zip(wanted, found, strict=True):
-            if tensor is None:
+        named = {}
+        for name, leaf, tensor in zip(wanted, leaves, found, strict=True):
+            if tensor is None and leaf.numel():
                 raise Missing(f"the gradient of '{name}' is silently missing")
-        yield {f"gradient of {name}": tensor for name, tensor in zip(wanted, found, strict=True)}
+            named[f"gradient of {name}"] = torch.zeros_like(leaf) if tensor is None else tensor
+        yield named
 
 
 def _on_leaves(
@@ -204,20 +212,34 @@ def mathematics(
     case = context.case
     wide = widened(inputs)
     sent = tuple(one.detach().cpu().double() for one in sent)
+    reference = _floating_results(context, inputs, mode)
     if case.reference_gradients is not None:
         found = as_tuple(case.reference_gradients(*sent, *wide.values(), **mode))
         high = dict(zip((f"gradient of {name}" for name in wanted), found, strict=True))
     else:
-        high = gradients(case.reference, wide, mode, wanted, sent)
+        high = gradients(reference, wide, mode, wanted, sent)
     scales: Sequence[Tensor | None]
     if case.gradient_scale is not None:
         scales = as_tuple(case.gradient_scale(*sent, *wide.values(), **mode))
     else:
-        scales = [_size_of_sum(case.reference, wide, mode, name, sent) for name in wanted]
+        scales = [_size_of_sum(reference, wide, mode, name, sent) for name in wanted]
     return {
         key: Reference(value, inputs[name].dtype, scale)
         for name, (key, value), scale in zip(wanted, high.items(), scales, strict=True)
     }
+
+
+def _floating_results(context: Context, inputs: Inputs, mode: Mode) -> Callable[..., Any]:
+    """The reference without the results that are integers or booleans: mathematics gives those as float64 too."""
+    with torch.no_grad():
+        dtypes = [*context.result_dtypes(inputs, mode).values()]
+
+    def reference(*given: Any, **mode: Any) -> tuple[Any, ...]:
+        outputs = as_tuple(context.case.reference(*given, **mode))
+        # Behind the outputs' dtypes come those of the mutated inputs.
+        return tuple(o for o, d in zip(outputs, dtypes, strict=False) if d.is_floating_point)
+
+    return reference
 
 
 def _size_of_sum(

@@ -313,6 +313,8 @@ def _by_function(described: Described, entry: str, args: Any, kwargs: dict[str, 
     values = simulate.bound(described.overload._schema, args, kwargs)
     promised = simulate.promised(described.name, values)
     results = _call(described, entry, [], values)
+    if not promised and results == (None,):
+        return None  # it changes its arguments and gives nothing
     outputs = described.facts["contract"]["outputs"]
     name = described.facts[entry]
     if len(results) != len(promised):

@@ -21,6 +21,7 @@ class Variant:
     inputs: Inputs
     # Leading dimensions that collapse to no single row stride may be refused, by name.
     may_refuse: bool = False
+    advice: str = ""  # to whoever gets it wrong
 
     @property
     def is_empty(self) -> bool:
@@ -51,15 +52,18 @@ def variants(context: Context, contract: dict[str, Any], dtype: torch.dtype) -> 
         if not isinstance(plain.get(name), Tensor) or not plain[name].numel():
             continue
 
-        def relaid(label: str, value: Tensor, base: Inputs, may_refuse: bool = False) -> Variant:
-            return Variant(f"{name} {label}", {**base, name: value}, may_refuse)  # noqa: B023
+        def relaid(
+            label: str, value: Tensor, base: Inputs, may_refuse: bool = False, advice: str = ""
+        ) -> Variant:
+            return Variant(f"{name} {label}", {**base, name: value}, may_refuse, advice)  # noqa: B023
 
         value = plain[name]
         if argument.get("alignment", 1) <= value.element_size():
             yield relaid("unaligned", shifted(value), plain)
         if value.is_floating_point() and name not in case.mutates:
             # What `x.conj().imag` is: whoever reads its memory reads the other sign.
-            yield relaid("negated lazily", torch._neg_view(-value), plain, True)
+            advice = f": call {name}.resolve_neg() before its memory is read, or refuse it by name"
+            yield relaid("negated lazily", torch._neg_view(-value), plain, True, advice)
         if layout in ("rows-strided", "strided") and value.dim() >= 2:
             yield relaid("sliced", _inside(value, (0, 3)), plain)
             yield relaid("every second row", torch.stack((value, value), dim=1)[:, 0], plain)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from truefuse import ahead, case_check, check, command_line, describe, flags
+from truefuse import ahead, case_check, check, command_line, describe, flags, in_place
 from truefuse import case as cases
 from truefuse.context import Context
 from truefuse.supervise import LOAD
@@ -85,10 +85,10 @@ def main() -> None:
     if is_simulated:
         from truefuse import simulate_check
 
-        context = simulate_check.context(case, request["device"], *asked)
+        context = in_place.judged(simulate_check.context(case, request["device"], *asked))
         report = simulate_check.run(context, request["only"], on_result, on_step)
     else:
-        context = Context(case, device, *asked, changed, at_start)
+        context = in_place.judged(Context(case, device, *asked, changed, at_start))
         if device.type == "cuda" and not request["only"]:
             on_step(COMPILE)
             with torch.no_grad():

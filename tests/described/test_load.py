@@ -323,3 +323,19 @@ def test_what_load_does_not_take(folder, text, source, options, sentence):
     source = {"FOLDER": folder, "TEXT": text}.get(source, source)
     with pytest.raises(RuntimeError, match=sentence):
         truefuse.load(source, **options)
+
+
+def test_a_function_that_only_changes_its_arguments_gives_nothing():
+    doubled = truefuse.load(
+        """operator: described_nothing::doubled
+summary:  2 x, in place
+schema:   doubled(Tensor(a!) x) -> ()
+contract: x: f32 [shape..] strided mutated
+cpu:       change
+reference: change
+""",
+        functions={"change": lambda x: x.mul_(2) if x.dim() == 2 else None},
+    )
+    assert doubled(torch.ones(0)) is None
+    with pytest.raises(RuntimeError, match="change returns 1 results; the contract has 0 outputs"):
+        doubled(torch.ones(2, 3))

@@ -154,6 +154,32 @@ def test_the_largest_finite_value(values, largest):
     assert edges._largest(wide(*values)) == largest
 
 
+def decided_by_a_rounding(count, where, dtype=torch.int64):
+    """Integers of which one is 3 or 5 for inputs nearby."""
+    high = torch.zeros(count, dtype=torch.float64)
+    nearby = [high.clone(), high.clone()]
+    nearby[0][where], nearby[1][where] = 3, 5
+    return Reference(high, dtype, nearby=lambda: nearby)
+
+
+def test_an_integer_may_be_what_inputs_nearby_give():
+    judged = decided_by_a_rounding(400, 7)
+    for value, wrong in ((0, 0), (3, 0), (5, 0), (4, 1), (6, 1)):
+        got = torch.zeros(400, dtype=torch.int64)
+        got[7] = value
+        assert compare.errors(got, judged).absolute[7] == wrong
+    elsewhere = torch.zeros(400, dtype=torch.int64)
+    elsewhere[8] = 3
+    assert compare.errors(elsewhere, judged).absolute[8] == 3
+
+
+def test_where_too_much_is_undecided_nothing_is_excused():
+    judged = decided_by_a_rounding(400, slice(0, 5))
+    got = torch.zeros(400, dtype=torch.int64)
+    got[0] = 3
+    assert judged.undecided is None and compare.errors(got, judged).absolute[0] == 3
+
+
 SHAPES = ((), (0,), (1,), (3,), (1, 3), (2, 1), (2, 3), (4, 2, 3), (4, 1, 1))
 
 

@@ -94,6 +94,29 @@ def test_python_may_say_itself_that_an_argument_is_missing():
     assert "TypeError" in other.complaint(raised.value, "mine::op")
 
 
+def test_pybind11_says_it_without_names():
+    words = (
+        "relu(): incompatible function arguments. The following argument types are supported: ..."
+    )
+    missing = Negative("x missing", "x", {}, {}, ("missing",), (), omitted="x")
+    assert missing.complaint(TypeError(words), "mine::relu") == ""
+    assert missing.complaint(TypeError("no"), "mine::relu")
+    assert Negative("x dtype", "x", {}, {}, (), ()).complaint(TypeError(words), "mine::relu")
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (1, 4), (1, 1), (1,)])
+@pytest.mark.parametrize("layout", ["contiguous", "rows-strided"])
+def test_strides_of_one_element_break_no_rule(shape, layout):
+    x = tensor_argument("x", ["f32"], ["float32"], pack="rows", layout=layout)
+    found = of([x], {"x": torch.zeros(shape)}, {})
+    assert not any(negative.inputs["x"].is_contiguous() for negative in _of_strides(found))
+    assert "x strided" not in found or shape[-1] > 1
+
+
+def _of_strides(found):
+    return [one for rule, one in found.items() if rule in ("x strided", "x transposed")]
+
+
 def test_alignment_and_writing():
     x = {**tensor_argument("x", ["f32"], ["float32"]), "alignment": 16, "mutated": True}
     found = of([x], {"x": torch.zeros(8)}, {})

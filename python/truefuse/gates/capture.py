@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from truefuse.case import Inputs, Mode
-from truefuse.context import Context, as_tuple, copies, describe, tensors
+from truefuse.context import Context, as_tuple, copies, describe, main_dtype, tensors
 from truefuse.gates.edges import coarse_error
 from truefuse.gates.proof import Complaint, judge
 from truefuse.verdict import Result, Status
@@ -57,7 +57,7 @@ def examine(context: Context) -> Complaint | None:
 
 def _examine_one(context: Context, size: Any, inputs: Inputs, mode: Mode) -> Complaint | None:
     case = context.case
-    dtype = next(t.dtype for t in tensors(inputs).values() if t.is_floating_point())
+    dtype = main_dtype(inputs)
     where = describe(inputs, mode)
     given = copies(inputs)
     side = torch.cuda.Stream(context.device)

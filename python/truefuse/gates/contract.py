@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from truefuse import launches
 from truefuse.case import Mode
 from truefuse.compare import one_thread
@@ -51,13 +54,15 @@ def run(context: Context) -> Result:
             got=f"{empty} launches",
             first=f"empty {list(context.case.empty_sizes[0])}",
         )
+    unasked = len(forbidden) - len(refusals)
+    not_asked = f", {unasked} not asked: meta tensors are for shapes alone" if unasked else ""
     forms = list(dict.fromkeys(accepted))
     counted = "launches not counted on this device" if empty is None else "nothing launched"
     return Result(
         NAME,
         Status.PASS,
         "kept",
-        f"{len(accepted)} allowed calls right, {len(refusals)} forbidden calls refused by name",
+        f"{len(accepted)} allowed calls right, {len(refusals)} forbidden calls refused by name{not_asked}",
         lines=[
             contract["text"],
             f"accepts  {len(forms)} forms of a call, such as {', '.join(forms[::4])} (empty: {counted})",
@@ -126,7 +131,7 @@ def _accepts(
                         "allowed-call-wrong",
                         f"a call that the contract allows goes wrong: {variant.label}",
                         expected="the result of mathematics",
-                        got=complaint,
+                        got=complaint + variant.advice,
                         first=where,
                     )
                 accepted.append(variant.label)
@@ -163,7 +168,9 @@ def _refuses(
 ) -> tuple[dict[str, str], Result | None]:
     refusals: dict[str, str] = {}
     for negative in forbidden:
-        error = _raised(context, negative)
+        error, is_unasked = _outcome(context, negative)
+        if is_unasked:
+            continue
         complaint = negative.complaint(error, operator)
         if complaint:
             tensors = {k: v for k, v in negative.inputs.items()}
@@ -181,17 +188,36 @@ def _refuses(
     return refusals, None
 
 
-def _raised(context: Context, negative: Negative) -> BaseException | None:
+def _outcome(context: Context, negative: Negative) -> tuple[BaseException | None, bool]:
+    """What a forbidden call raises; and whether nobody was asked."""
+    asked = _Elsewhere()
+    error: BaseException | None = None
     try:
         inputs, named = negative.arguments()
-        context.case.candidate(*inputs, **named)
+        with asked:
+            context.as_given.case.candidate(*inputs, **named)
         context.synchronize()
-    except Exception as error:
-        return error
-    return None
+    except Exception as raised:
+        error = raised
+    unanswered = error is None or isinstance(error, NotImplementedError)
+    return error, asked.found and unanswered and context.case.operator is None
+
+
+class _Elsewhere(TorchDispatchMode):
+    """Whether an operator of somebody's own is called with a meta tensor, which stands for another device where
+    there is none. PyTorch then asks its form for shapes alone, or says that it has none, and never the operator."""
+
+    found = False
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace not in ("aten", "prims", "prim"):
+            given = (*args, *(kwargs or {}).values())
+            self.found |= any(isinstance(one, Tensor) and one.is_meta for one in given)
+        return function(*args, **(kwargs or {}))
 
 
 def _launches_when_empty(context: Context, contract: dict[str, Any]) -> int | None:
+    context = context.as_given
     case = context.case
     if not case.empty_sizes:
         return None

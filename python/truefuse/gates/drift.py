@@ -19,14 +19,11 @@ from torch import Tensor
 from truefuse import compare
 from truefuse.case import Inputs, Mode
 from truefuse.context import (
-    HALF_TYPES,
     Context,
     Results,
     as_tuple,
-    cast,
     copies,
     describe,
-    has_half,
     is_floating,
     mode_name,
     short,
@@ -178,13 +175,9 @@ class Beside:
         """The results of both; of more steps if somebody has asked for more."""
         key = repr((steps.dtype, mode))
         if key not in self._ways:
-            yardstick, prepare = _yardstick(context, steps.first)
+            # Its state too is rounded to its dtype at every step: nobody can keep more than that.
             self._ways[key] = (
-                _Way(
-                    _plain(yardstick),
-                    steps.state(prepare),
-                    lambda steps, number: prepare(steps.fresh[number]),
-                ),
+                _Way(_plain(context.good), steps.state(copies)),
                 _Way(_plain(context.case.reference), steps.state(widened), Steps.wide),
             )
         return tuple(way.walked(context, steps, mode) for way in self._ways[key])
@@ -223,17 +216,6 @@ def _compared(
                     f"{ours:.3g}",
                 )
     return None
-
-
-def _yardstick(
-    context: Context, inputs: Inputs
-) -> tuple[Callable[..., Any], Callable[[Inputs], Inputs]]:
-    """What to call, and what to make of the inputs before."""
-    if not has_half(inputs):
-        return context.baseline, copies
-    if context.case.yardstick is not None:
-        return context.case.yardstick, copies
-    return context.baseline, lambda given: copies(cast(given, torch.float32, HALF_TYPES))
 
 
 def _distance(result: Tensor, truth: Tensor) -> float:

@@ -155,7 +155,8 @@ def far(result: Tensor, reference: Reference, largest: float = 0.0) -> str:
     position = int(wrong.flatten().to(torch.int8).argmax())
     index = compare.index_of(position, result.shape)
     got, want = float(result.flatten()[position]), float(reference.high.flatten()[position])
-    return f"{got:.6g} where mathematics has {want:.6g}, at index {index}"
+    digits = 6 if f"{got:.6g}" != f"{want:.6g}" else 17
+    return f"{got:.{digits}g} where mathematics has {want:.{digits}g}, at index {index}"
 
 
 def excused(

@@ -85,8 +85,9 @@ def _changed(what: str, found: dict[str, tuple[str, str]], where: str) -> Result
 
 def _does(good: Callable[..., Any], harm: Callable[[], Any]) -> Callable[..., Any]:
     def candidate(*given: Any, **mode: Any) -> Any:
+        outputs = good(*given, **mode)
         harm()
-        return good(*given, **mode)
+        return outputs
 
     return candidate
 

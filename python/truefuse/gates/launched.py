@@ -18,6 +18,7 @@ CALLS = (3, 8)
 def run(context: Context) -> Result:
     if context.device.type != "cuda":
         return Result(NAME, Status.SKIP, "no-launches", "a CPU launches no kernels")
+    context = context.as_given
     case = context.case
     inputs = context.inputs(case.medium_size, case.dtypes[0], case.kinds[0], NAME)
     mode = case.modes[0]

@@ -17,6 +17,7 @@ from truefuse.context import (
     CandidateRaised,
     Context,
     as_tuple,
+    contents_of,
     copies,
     describe,
     is_floating,
@@ -56,7 +57,8 @@ def planted(context: Context) -> dict[str, Callable[..., Any]]:
     probe = context.inputs(
         context.case.small_size, context.case.dtypes[0], context.case.kinds[0], NAME
     )
-    kept = [p for p, name in enumerate(probe) if _spare(context, name, probe[name])]
+    judged = contents_of(probe)
+    kept = [p for p, n in enumerate(probe) if n in judged and _spare(context, n, judged[n])]
     bad: dict[str, Callable[..., Any]] = {
         "a version counter read in inference mode": _reads_version(good),
         "a tuple that is too long": _after(good, lambda o, given: (*as_tuple(o), given[0])),
@@ -68,7 +70,8 @@ def planted(context: Context) -> dict[str, Callable[..., Any]]:
         spare = kept[0]
         bad["an input overwritten"] = _after(good, lambda o, given: _zero(given[spare], o))
         bad["an output inside an input's storage"] = _inside_an_input(good)
-        bad["an input given back where it is zero"] = _zeros_given_back(good)
+        if any(map(is_floating, probe.values())):
+            bad["an input given back where it is zero"] = _zeros_given_back(good)
     if context.case.mutates:
         bad["a declared mutation left out"] = on_copies(good)
     return bad
@@ -246,14 +249,9 @@ def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _spare(context: Context, name: str, value: Any) -> bool:
+def _spare(context: Context, name: str, value: Tensor) -> bool:
     """An input that nobody may change and whose change shows."""
-    return (
-        name not in context.case.mutates
-        and isinstance(value, Tensor)
-        and value.is_floating_point()
-        and bool(value.any())
-    )
+    return name not in context.case.mutates and bool(value.any())
 
 
 def _reads_version(good: Any) -> Callable[..., Any]:

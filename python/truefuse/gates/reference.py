@@ -21,6 +21,7 @@ from truefuse.context import (
     Context,
     Results,
     as_tuple,
+    contents_of,
     copies,
     describe,
     is_floating,
@@ -48,7 +49,7 @@ def run(context: Context) -> Result:
         for name, reference in bad.items()
         if not examine(_with_reference(context, reference))
     ]
-    if not examine(_with_round_inputs(context)):
+    if _has_floating(context) and not examine(_with_round_inputs(context)):
         faults.append("did not catch inputs of few digits")
     if faults:
         return self_test_failed(NAME, faults)
@@ -63,7 +64,8 @@ def run(context: Context) -> Result:
             got=found.got or found.what,
             first=found.where,
         )
-    return Result(NAME, Status.PASS, "sensitive", "varies, and with every floating input")
+    which = "floating input" if _has_floating(context) else "input"
+    return Result(NAME, Status.PASS, "sensitive", f"varies, and with every {which}")
 
 
 def examine(context: Context) -> Complaint | None:
@@ -103,9 +105,16 @@ def _results(context: Context) -> Results:
     return _call(context, inputs, case.modes[0])[0]
 
 
+def _has_floating(context: Context) -> bool:
+    case = context.case
+    inputs = context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME)
+    return any(map(is_floating, inputs.values()))
+
+
 def _signed(inputs: Inputs) -> bool:
+    """Of integers and booleans nothing is asked: indices and packed numbers have no signs."""
     floating = [value for value in inputs.values() if is_floating(value)]
-    return any(bool((value < 0).any() and (value > 0).any()) for value in floating)
+    return not floating or any(bool((value < 0).any() and (value > 0).any()) for value in floating)
 
 
 def _detailed(inputs: Inputs) -> bool:
@@ -140,17 +149,27 @@ def _dull(tensor: Tensor) -> str:
 
 
 def _blind_to(context: Context, inputs: Inputs, mode: Mode, results: Results) -> str:
-    """The first floating input that other contents do not change the results of."""
+    """The first input of numbers that other contents do not change the results of."""
     case = context.case
     other = widened(context.inputs(case.medium_size, case.dtypes[0], case.kinds[0], NAME, "other"))
-    for name, value in inputs.items():
-        if not is_floating(value) or same_bits(value, other[name]):
+    for name, value in contents_of(inputs).items():
+        if same_bits(value, other[name]):
             continue
         changed, _ = _call(context, inputs | {name: other[name]}, mode)
         moved = [float((changed[key] != results[key]).double().mean()) for key in results]
-        if max(moved) < LEAST_CHANGED:
+        if max(moved) < LEAST_CHANGED and not _only_written(context, name, mode):
             return name
     return ""
+
+
+def _only_written(context: Context, name: str, mode: Mode) -> bool:
+    """An argument that takes results, and whose old contents make no difference to eager either."""
+    case = context.case
+    if name not in case.mutates:
+        return False
+    inputs = context.inputs(case.medium_size, case.dtypes[0], case.kinds[0], NAME)
+    cleared = inputs | {name: torch.zeros_like(inputs[name])}
+    return same_results(context.eager(inputs, mode), context.eager(cleared, mode))
 
 
 def _with_reference(context: Context, reference: Callable[..., Any]) -> Context:
@@ -170,6 +189,11 @@ def _with_round_inputs(context: Context) -> Context:
     return replace(context, case=replace(context.case, make_inputs=rounded))
 
 
+def _hardly(out: Tensor) -> Tensor:
+    wide = out.double()
+    return 1 + 1e-6 * wide / wide.abs().max().clamp(min=1)
+
+
 def planted(reference: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     def changed(change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
         def planted(*given: Any, **mode: Any) -> Any:
@@ -180,17 +204,21 @@ def planted(reference: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
         return planted
 
     def blind(*given: Any, **mode: Any) -> Any:
-        """To the first floating input that nobody may change."""
-        chosen = next((p for p, v in enumerate(given) if is_floating(v)), 0)
+        """To the first input of numbers."""
+        chosen, value = next(iter(contents_of(dict(enumerate(given))).items()))
+        constant = torch.zeros_like(value)
+        if is_floating(value):
+            constant += torch.linspace(-1, 1, value.numel()).view(value.shape)
         rest = list(given)
-        rest[chosen] = torch.linspace(-1, 1, rest[chosen].numel(), dtype=torch.float64).view(
-            rest[chosen].shape
-        )
-        return reference(*rest, **mode)
+        rest[chosen] = constant.clone()
+        outputs = reference(*rest, **mode)
+        if not same_bits(rest[chosen], constant):
+            value.copy_(rest[chosen])  # changed in place, it is a result
+        return outputs
 
     return {
         "a reference of zeros": changed(torch.zeros_like),
-        HARDLY_VARIES: changed(lambda out: 1 + 1e-6 * out),
+        HARDLY_VARIES: changed(_hardly),
         "a reference with a NaN": changed(
             lambda out: out.double().masked_fill(out == out.max(), torch.nan)
         ),

@@ -21,9 +21,9 @@ from truefuse.context import (
     Context,
     Results,
     as_tuple,
+    contents_of,
     copies,
     describe,
-    is_floating,
     outputs_by_name,
     tensors,
 )
@@ -115,8 +115,7 @@ def one_of_many(
 ) -> str:
     """What is wrong once the largest input differs in one element, then in another, then in the order of
     two, at the address where it was; `wrong` judges the results of a call by the contents."""
-    floating = [value for value in inputs.values() if is_floating(value)]
-    largest = max(floating, key=Tensor.numel)
+    largest = max(contents_of(inputs).values(), key=Tensor.numel)
     if largest.numel() < 2:
         return ""
     generator = context.generator(NAME, "elements")
@@ -179,8 +178,8 @@ def _dropped(outputs: Any) -> None:
 def _inner_part(inputs: Inputs, fresh: Inputs) -> Inputs:
     """The contents that are there now but for the inner part, which is that of others rolled on."""
     mixed = copies(fresh)
-    for name, tensor in mixed.items():
-        if is_floating(tensor) and tensor.numel() > 8:
+    for name, tensor in contents_of(mixed).items():
+        if tensor.numel() > 8:
             inner = tensor.reshape(-1)
             inner[4:-4] = inner[4:-4].roll(1)
             mixed[name] = inner.view(tensor.shape)

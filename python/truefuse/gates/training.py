@@ -41,6 +41,13 @@ def run(context: Context) -> Result:
         return Result(
             NAME, Status.PASS, "no-derivative", "no result is a floating number: nothing to derive"
         )
+    if not derivatives.names(context, _plain(context)):
+        return Result(
+            NAME,
+            Status.PASS,
+            "no-derivative",
+            "no input is a floating number: nothing to derive by",
+        )
     mutates = bool(context.case.mutates)
     if mutates:
         context = _functional(context)
@@ -77,9 +84,12 @@ def run(context: Context) -> Result:
 
 def _floating(context: Context) -> tuple[Tensor, ...]:
     """Gradients of the results that have one."""
+    return derivatives.incoming(context, _plain(context), context.case.modes[0])
+
+
+def _plain(context: Context) -> Inputs:
     case = context.case
-    plain = context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME)
-    return derivatives.incoming(context, plain, case.modes[0])
+    return context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME)
 
 
 @one_thread()
@@ -102,8 +112,17 @@ def self_test(context: Context, mutates: bool) -> list[str]:
     ]
     complaint = examine(with_candidate(context, context.good), Notes())
     if complaint:
-        faults.append(f"turned away a good candidate: {complaint.text()}")
+        faults.append(f"turned away a good candidate: {complaint.text()}{_advice(context)}")
     return faults
+
+
+def _advice(context: Context) -> str:
+    """Of a gradient whose summands cancel, as in a normalised row of one element, eager too has few digits."""
+    if context.case.gradient_scale is not None:
+        return ""
+    return (
+        "; where the summands of a gradient cancel, the case can give their size: `gradient_scale`"
+    )
 
 
 def examine(context: Context, notes: Notes) -> Complaint | None:
