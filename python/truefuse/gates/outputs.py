@@ -174,9 +174,12 @@ def _in_autocast(context: Context, inputs: Inputs, mode: Mode) -> Complaint | No
 
 
 def _precise_in_autocast(context: Context, inputs: Inputs, mode: Mode) -> bool:
-    """Whether eager is: of a matrix product autocast makes one of half precision."""
-    with autocast(context):
-        theirs = context.eager(inputs, mode)
+    """Whether eager is: of a matrix product autocast makes one of half precision, and not every dtype is for it."""
+    try:
+        with autocast(context):
+            theirs = context.eager(inputs, mode)
+    except RuntimeError:
+        return False
     return not coarse_error(context, inputs, mode, theirs)
 
 
