@@ -2,7 +2,8 @@
 
 Settings that can be read are compared one by one (see `flags`). What a process has come to besides, by an allocator
 that was told otherwise, an operator that was registered anew or a global variable, shows in what it does: the
-baseline takes longer, or gives something else. The two processes take turns, each resting while the other works.
+baseline takes longer, or gives something else. The two processes take turns, each resting while the other works, on one
+thread each: where others use the machine, many threads wait for the one that does not run.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from torch import Tensor
 
 from truefuse import case as cases
 from truefuse.case import Case, Inputs, Size
+from truefuse.compare import one_thread
 from truefuse.context import Context, Results
 from truefuse.supervise import KEPT_MEMORY
 
 # So many times as long and so many seconds more: a profiler that this process has used makes launches dearer.
 SLOWER, MORE = 1.25, {"cpu": 20e-6, "cuda": 50e-6}
 # On a busy machine a single trial says little: of many calls the fastest of all trials is nearest to what a call takes.
-TRIALS, TRIAL_SECONDS, LEAST_CALLS = 8, 0.1, 3
+LEAST_TRIALS, TRIALS, TRIAL_SECONDS, LEAST_CALLS = 3, 12, 0.1, 3
 NEAR_ULPS = 4  # of the largest result: what an order of sums may make of it
 
 
@@ -39,6 +41,7 @@ def sizes(case: Case) -> tuple[Size, ...]:
     return tuple(dict.fromkeys((ordered[0], ordered[len(ordered) // 2])))
 
 
+@one_thread()
 def complaint(context: Context) -> str:
     """What differs, or nothing; nothing too where the case has no file that another process could load."""
     if context.case.source is None:
@@ -59,10 +62,11 @@ def _compared(context: Context, size: Size, ask: Callable[[], float], theirs: Re
         if not _near(ours[name].cpu(), tensor):
             return f"gives another '{name}' than"
     best, other = math.inf, math.inf
-    for _ in range(TRIALS):
+    for trial in range(TRIALS):
         other = min(other, ask())
         best = min(best, seconds(context, inputs))
-        if best <= SLOWER * other + MORE[context.device.type]:
+        near = best <= SLOWER * other + MORE[context.device.type]
+        if near and trial >= LEAST_TRIALS - 1:
             return ""
     return f"takes {best * 1e6:.4g} µs, and {other * 1e6:.4g} µs"
 
@@ -108,7 +112,6 @@ def _another_process(
             "device": str(context.device),
             "seed": context.seed,
             "sizes": chosen,
-            "threads": torch.get_num_threads(),
             "results": kept,
         }
         command = [sys.executable, "-m", "truefuse.elsewhere", json.dumps(request)]
@@ -146,7 +149,7 @@ _MARK = "truefuse.elsewhere seconds "
 def main() -> None:
     """The one argument is the request as JSON; for each number of a size that comes in, the seconds of a call."""
     request = json.loads(sys.argv[1])
-    torch.set_num_threads(request["threads"])
+    torch.set_num_threads(1)
     case = cases.load(request["target"])
     context = Context(case, torch.device(request["device"]), request["seed"])
     with torch.no_grad():

@@ -14,8 +14,6 @@ from truefuse.case import Case, Inputs, Size
 from truefuse.context import Context, tensors
 from truefuse.negatives import shifted
 
-MANY_ROWS = (1 << 16) + 1  # the second and third dimension of a grid have fewer blocks
-
 
 @dataclass(frozen=True)
 class Variant:
@@ -43,9 +41,6 @@ def variants(context: Context, contract: dict[str, Any], dtype: torch.dtype) -> 
             if packed or len(size) == len(case.small_size):
                 text = list(size) if kind_of_size == "empty" or 1 in size else len(size)
                 yield Variant(f"{kind_of_size} {text}", inputs(*size))
-    if packed and len(case.small_size) == 2 and dtype == case.dtypes[0]:
-        shortest = min((size[-1] for size in case.rank_sizes), default=case.small_size[-1])
-        yield Variant(f"{MANY_ROWS} rows", inputs(MANY_ROWS, shortest))
     plain = inputs(*case.small_size)
     deep = inputs(3, 4, 16) if packed and len(case.small_size) == 2 else plain
     long = _long(case)
