@@ -37,7 +37,7 @@ LEFT_OUT: dict[str, str] = {
     "one wrong call in ten thousand, or the first after an hour": "whatever number is tried, a larger one is not",
     "memory taken beside PyTorch's allocator": "NumPy's and malloc's are not in the figure of memory, which says whose "
     "it is",
-    "work that sizes beyond those tried would show": "as N11: the cases of an operator name the sizes that it is for",
+    "wrong at sizes beyond all that are tried": "as N11: a case names the sizes that its operator is for",
     "a candidate that recognises the judge": "it runs in the same process and can read its stack",
     "a baseline slow by its own doing": "only needless copies and float64 are looked for",
     "B11": "baselines with other settings: flags are compared before and after each side",
