@@ -18,6 +18,13 @@ def _half_zero(tensor: Tensor, first: bool) -> Tensor:
     return changed
 
 
+def _one_far_larger(tensor: Tensor, place: int) -> Tensor:
+    """As activations of large models have it: one of a row is a thousand times the rest."""
+    changed = tensor.clone()
+    changed[..., place] = 1000 * tensor.abs().amax().clamp(min=1e-3)
+    return changed
+
+
 PATTERNS: dict[str, Callable[[Tensor], Tensor]] = {
     "zeros where rows begin": lambda tensor: _half_zero(tensor, True),
     "zeros where rows end": lambda tensor: _half_zero(tensor, False),
@@ -25,6 +32,8 @@ PATTERNS: dict[str, Callable[[Tensor], Tensor]] = {
     "of one sign": torch.abs,
     "of the other sign": lambda tensor: -tensor.abs(),
     "all alike": lambda tensor: tensor.flatten()[:1].expand(tensor.numel()).view_as(tensor).clone(),
+    "one far larger where rows begin": lambda tensor: _one_far_larger(tensor, 0),
+    "one far larger where rows end": lambda tensor: _one_far_larger(tensor, -1),
     "in order": lambda tensor: tensor.sort(-1).values,
 }
 

@@ -98,6 +98,32 @@ def passes(
         yield named
 
 
+def before_and_after_change(
+    function: Callable[..., Any],
+    inputs: Inputs,
+    mode: Mode,
+    wanted: Sequence[str],
+    sent: tuple[Tensor, ...],
+    of_inputs: bool,
+) -> tuple[Results, Results]:
+    """The gradients of a call, and those of the same call if its floating inputs, or its results, are changed in
+    place before the pass backward. PyTorch raises for what it has saved."""
+    found = []
+    for changes in (False, True):
+        own = {k: v.clone() if isinstance(v, Tensor) else v for k, v in inputs.items()}
+        leaves, outputs = _on_leaves(function, own, mode, wanted)
+        ends, given = _ends(outputs, sent)
+        touched = [value for value in own.values() if is_floating(value)] if of_inputs else outputs
+        with torch.no_grad():
+            for one in touched if changes else ():
+                one.mul_(-0.5).add_(0.25)
+        with torch.enable_grad():
+            made = torch.autograd.grad(ends, leaves, given, allow_unused=True)
+        pairs = zip(wanted, made, strict=True)
+        found.append({f"gradient of {name}": one for name, one in pairs if one is not None})
+    return found[0], found[1]
+
+
 def _on_leaves(
     function: Callable[..., Any], inputs: Inputs, mode: Mode, wanted: Sequence[str]
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:

@@ -10,7 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from truefuse import arithmetic, bandwidth, company, flags, graphtime, memory, sampling, stats
+from truefuse import (
+    arithmetic,
+    bandwidth,
+    company,
+    elsewhere,
+    flags,
+    graphtime,
+    memory,
+    sampling,
+    stats,
+)
 from truefuse.case import Inputs, Mode
 from truefuse.context import Context, Results, contents_of, copies, describe, mode_name, short
 from truefuse.gates.edges import coarse_error
@@ -49,6 +59,8 @@ def measure(
             raise Refuted(
                 "flags-changed", f"{name}: {was} became {now}", "settings as at the start"
             )
+        progress("the baseline in a process of its own")
+        _baseline_as_without_candidate(context)
     cache = bandwidth.last_cache_bytes(context.device)
     return {
         "device": str(context.device),
@@ -109,6 +121,18 @@ def _far_from_yardstick(context: Context, inputs: Inputs, mode: Mode, results: R
         if not near:
             return True
     return False
+
+
+def _baseline_as_without_candidate(context: Context) -> None:
+    """A baseline is what it is where the candidate was never called: whatever a candidate has done to the process,
+    it has slowed down or changed what it is compared with."""
+    complaint = elsewhere.complaint(context)
+    if complaint:
+        raise Refuted(
+            "baseline-changed",
+            complaint,
+            "a baseline as fast and as right as in a process in which the candidate is never called",
+        )
 
 
 def _require_right(shape: Shape) -> None:

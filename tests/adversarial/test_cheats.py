@@ -33,7 +33,8 @@ def context(candidate, changes=None):
     device = torch.device(DEVICE)
     with torch.no_grad():
         at_start = flags.snapshot(device)
-    return Context(case, device, 7, "cheat.py", subject.CONTRACT, at_start=at_start)
+    target = str(case.source or "cheat.py")
+    return Context(case, device, 7, target, subject.CONTRACT, at_start=at_start)
 
 
 def run_gate(name: str, subject_of: Context) -> Result:

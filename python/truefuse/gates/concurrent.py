@@ -1,15 +1,20 @@
-"""Two calls at once, on two threads (and on a GPU on two streams), do not disturb each other."""
+"""Two calls at once, on two threads (and on a GPU on two streams), do not disturb each other: as they come, and
+with a rest behind every operation of PyTorch's, in which the other thread gets further; at a size that is
+timed too, for what is shared by large calls alone."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from truefuse.case import Inputs
+from truefuse.case import Inputs, Size
 from truefuse.context import (
     CandidateRaised,
     Context,
@@ -24,6 +29,7 @@ from truefuse.verdict import Result, Status
 
 NAME = "concurrent"
 CALLS = 20
+FEW_CALLS, REST = 3, 0.0005
 PAUSE = 0.002
 
 
@@ -47,12 +53,34 @@ def run(context: Context) -> Result:
 
 def examine(context: Context) -> Complaint | None:
     case = context.case
+    largest = max(case.timing_sizes, key=math.prod)
+    return (
+        _at_once(context, case.medium_size, CALLS, nullcontext)
+        or _at_once(context, case.medium_size, FEW_CALLS, _Rests)
+        or _at_once(context, largest, FEW_CALLS, _Rests)
+    )
+
+
+class _Rests(TorchDispatchMode):
+    """Of the thread that is in it."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        time.sleep(REST)
+        return made
+
+
+def _at_once(
+    context: Context, size: Size, count: int, way: Callable[[], AbstractContextManager[Any]]
+) -> Complaint | None:
+    case = context.case
     mode = case.modes[0]
     sides = [
-        context.inputs(case.medium_size, case.dtypes[0], case.kinds[0], NAME, side)
+        context.inputs(size, case.dtypes[0], case.kinds[0], NAME, side)
         for side in ("first", "second")
     ]
-    alone = [context.candidate(inputs, mode) for inputs in sides]
+    with way():
+        alone = [context.candidate(inputs, mode) for inputs in sides]
     found: list[list[Results]] = [[], []]
     raised: list[Exception] = []
     start = threading.Barrier(2)
@@ -61,7 +89,7 @@ def examine(context: Context) -> Complaint | None:
         try:
             with torch.no_grad():
                 start.wait()
-                found[side] = _calls(context, sides[side])
+                found[side] = _calls(context, sides[side], count, way)
         except Exception as error:
             raised.append(error)
 
@@ -82,15 +110,19 @@ def examine(context: Context) -> Complaint | None:
     return None
 
 
-def _calls(context: Context, inputs: Inputs) -> list[Results]:
+def _calls(
+    context: Context, inputs: Inputs, count: int, way: Callable[[], AbstractContextManager[Any]]
+) -> list[Results]:
     case = context.case
     mode = case.modes[0]
 
     def calls() -> list[Results]:
         results = []
-        for _ in range(CALLS):
+        for _ in range(count):
             own = context.fresh(inputs)
-            results.append(context.named(case.candidate(*own.values(), **mode), own))
+            with way():
+                outputs = case.candidate(*own.values(), **mode)
+            results.append(context.named(outputs, own))
         return results
 
     if context.device.type != "cuda":

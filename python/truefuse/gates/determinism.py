@@ -1,7 +1,8 @@
-"""Equal calls give equal bits."""
+"""Equal calls give equal bits, thousands of them too: what goes wrong in one of so many is seen."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from truefuse.verdict import Result, Status
 
 NAME = "determinism"
 REPEATS = 10
+MANY, SECONDS = 4096, 0.5  # of a small call, as many as there is time for
 
 
 def run(context: Context) -> Result:
@@ -22,7 +24,10 @@ def run(context: Context) -> Result:
         NAME,
         context,
         examine,
-        {"a last bit at random": _noisy(context.good)},
+        {
+            "a last bit at random": _noisy(context.good, 3),
+            "one of hundreds of calls with another bit": _noisy(context.good, 199),
+        },
         "not-deterministic",
         f"{REPEATS} equal results",
         lambda: Result(
@@ -46,17 +51,32 @@ def examine(context: Context) -> Complaint | None:
                     return Complaint(
                         "equal calls give different bits", where, got="a different one"
                     )
+    return _one_of_many(context)
+
+
+def _one_of_many(context: Context) -> Complaint | None:
+    case = context.case
+    mode = case.modes[0]
+    inputs = context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME, "many")
+    first = {name: tensor.clone() for name, tensor in context.candidate(inputs, mode).items()}
+    end = time.perf_counter() + SECONDS
+    for call in range(1, MANY):
+        if not same_results(context.candidate(inputs, mode), first):
+            where = f"call {call} of a small input, {describe(inputs, mode)}"
+            return Complaint("one of many equal calls gives other bits", where, got="another one")
+        if time.perf_counter() > end:
+            break
     return None
 
 
-def _noisy(good: Callable[..., Any]) -> Callable[..., Any]:
+def _noisy(good: Callable[..., Any], period: int) -> Callable[..., Any]:
     calls = 0
 
     def candidate(*tensors: Tensor, **mode: Any) -> Any:
         nonlocal calls
         calls += 1
         outputs = good(*tensors, **mode)
-        if calls % 3 == 0:
+        if calls % period == 0:
             last = as_tuple(outputs)[0].view(-1)[-1:]
             last.copy_(another(last))
         return outputs

@@ -65,13 +65,13 @@ def sizes_of(case: Case) -> tuple[Size, ...]:
         return *own, *real
     has_square = any(size[0] == size[1] > 1 for size in own)
     square = () if has_square else ((case.small_size[1],) * 2,)
-    return *own, *square, *real, *_longer_rows(case)
+    return *own, *square, *real, *longer_rows(case)
 
 
-def _longer_rows(case: Case) -> tuple[Size, ...]:
+def longer_rows(case: Case) -> tuple[Size, ...]:
     """Few rows, one element longer than those that are timed: what is chosen by the length of a row is chosen
     here too, and leaves a remainder. For a case that has odd lengths at all."""
-    if not any(size[1] % 2 and size[1] > 1 for size in case.edge_sizes):
+    if not _is_plane(case) or not any(s[1] % 2 and s[1] > 1 for s in case.edge_sizes):
         return ()
     lengths = sorted({size[-1] + 1 for size in case.timing_sizes if len(size) == 2})
     return tuple((3, length) for length in lengths)

@@ -1,9 +1,12 @@
-"""What comes back: structure, shape, dtype, device, strides and storage of its own, in inference mode too;
+"""What comes back: structure, shape, dtype, device, strides and storage of its own, in inference mode too, and
+the same numbers in autocast;
 and of the inputs, those that the case declares mutated are, the others are not."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -66,8 +69,15 @@ def planted(context: Context) -> dict[str, Callable[..., Any]]:
     made = as_tuple(good(*copies(probe).values(), **context.case.modes[0]))
     if made:
         bad |= _with_first_spoilt(good, made[0])
+    if made and _precise_in_autocast(context, probe, context.case.modes[0]):
+        bad["another result in autocast"] = _of_first(
+            good, lambda out: another(out) if torch.is_autocast_enabled(out.device.type) else out
+        )
     if kept:
         spare = kept[0]
+        bad["an input overwritten once nobody else has its tensor"] = (
+            _overwrites_what_it_alone_holds(good, spare)
+        )
         bad["an input overwritten"] = _after(good, lambda o, given: _zero(given[spare], o))
         bad["an output inside an input's storage"] = _inside_an_input(good)
         if any(map(is_floating, probe.values())):
@@ -97,7 +107,12 @@ def examine(context: Context) -> Complaint | None:
     for dtype in context.case.dtypes:
         for mode in context.case.modes:
             inputs = context.inputs(context.case.small_size, dtype, context.case.kinds[0], NAME)
-            found = _examine_one(context, inputs, mode) or _for_inference(context, dtype, mode)
+            found = (
+                _examine_one(context, inputs, mode)
+                or _for_inference(context, dtype, mode)
+                or _in_autocast(context, inputs, mode)
+                or _by_the_last_holder(context, inputs, mode)
+            )
             if found:
                 return found
     return _with_other_contents(context)
@@ -143,6 +158,38 @@ def _for_inference(context: Context, dtype: torch.dtype, mode: Mode) -> Complain
     return Complaint("wrong in inference mode", where, got=complaint) if complaint else None
 
 
+def _in_autocast(context: Context, inputs: Inputs, mode: Mode) -> Complaint | None:
+    """What comes back in the type that it has elsewhere is as right as elsewhere, where eager's is."""
+    where = f"in autocast: {describe(inputs, mode)}"
+    if not _precise_in_autocast(context, inputs, mode):
+        return None
+    with autocast(context):
+        try:
+            ours = context.candidate(inputs, mode)
+        except CandidateRaised as error:
+            refused = isinstance(error.__cause__, RuntimeError)
+            return None if refused else Complaint("raises in autocast", where, got=str(error))
+    dtypes = context.result_dtypes(inputs, mode)
+    if list(ours) == list(dtypes) and any(ours[name].dtype != d for name, d in dtypes.items()):
+        return None  # a type that says so
+    complaint = coarse_error(context, inputs, mode, ours)
+    return Complaint("wrong in autocast", where, got=complaint) if complaint else None
+
+
+def _precise_in_autocast(context: Context, inputs: Inputs, mode: Mode) -> bool:
+    """Whether eager is: of a matrix product autocast makes one of half precision, and not every dtype is for it."""
+    try:
+        with autocast(context):
+            theirs = context.eager(inputs, mode)
+    except RuntimeError:
+        return False
+    return not coarse_error(context, inputs, mode, theirs)
+
+
+def autocast(context: Context) -> AbstractContextManager[Any]:
+    return torch.autocast(context.device.type, dtype=torch.bfloat16)
+
+
 def _examine_one(context: Context, inputs: Inputs, mode: Mode) -> Complaint | None:
     case = context.case
     before, theirs = copies(inputs), copies(inputs)
@@ -183,6 +230,42 @@ def _examine_one(context: Context, inputs: Inputs, mode: Mode) -> Complaint | No
     if len(set(stored)) < len(stored):
         return Complaint("two outputs share storage", where, "storage of its own for each", "one")
     return None
+
+
+def _by_the_last_holder(context: Context, inputs: Inputs, mode: Mode) -> Complaint | None:
+    """A call that holds its arguments' tensors alone, as of `f(x.detach())`: their memory is others' all the same."""
+    case = context.case
+    memory = copies(inputs)
+    before = copies(memory)
+    given = [v.detach() if isinstance(v, Tensor) else v for v in reversed(memory.values())]
+    where = f"of detached inputs: {describe(inputs, mode)}"
+    call = _handing_over(len(given), tuple(mode))
+    outputs = case_call(context, lambda **mode: call(case.candidate, given, mode), {}, mode)
+    for name, tensor in tensors(memory).items():
+        if name in case.mutates:
+            continue
+        if not same_bits(tensor, before[name]):
+            return Complaint(
+                f"'{name}' was overwritten where the call alone holds its tensor",
+                where,
+                f"'{name}' left as it was",
+                "overwritten",
+            )
+        stored = [_storage(one) for one in as_tuple(outputs) if one.numel()]
+        if tensor.numel() and _storage(tensor) in stored:
+            return Complaint(
+                f"the output shares the storage of '{name}' where the call alone holds its tensor",
+                where,
+                "an output with storage of its own",
+                f"that of '{name}'",
+            )
+    return None
+
+
+def _handing_over(count: int, keywords: tuple[str, ...]) -> Callable[..., Any]:
+    """A call that keeps nothing of what it gives: neither a name nor a tuple of arguments."""
+    arguments = ["given.pop()"] * count + [f"{name}=mode[{name!r}]" for name in keywords]
+    return eval(f"lambda function, given, mode: function({', '.join(arguments)})")
 
 
 def case_call(context: Context, function: Callable[..., Any], inputs: Any, mode: Mode) -> Any:
@@ -289,6 +372,16 @@ def _other_dtype(tensor: Tensor) -> Tensor:
 
 def _strided(tensor: Tensor) -> Tensor:
     return torch.stack((tensor, tensor), dim=-1)[..., 0]
+
+
+def _overwrites_what_it_alone_holds(good: Any, position: int) -> Callable[..., Any]:
+    def candidate(*given: Any, **mode: Any) -> Any:
+        outputs = good(*given, **mode)
+        if sys.getrefcount(given[position]) <= 2:  # the tuple of arguments and the count's own
+            given[position].zero_()
+        return outputs
+
+    return candidate
 
 
 def _inside_an_input(good: Any) -> Callable[..., Any]:

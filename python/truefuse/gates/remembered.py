@@ -9,6 +9,7 @@ come at fresh addresses. A memory of results by their contents shows in what it 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ from truefuse.gates.proof import Complaint, judge
 from truefuse.verdict import Result, Status
 
 NAME = "remembered"
+MANY, FEW = 512, 8  # results held at once, of small and of large inputs
 PICKED = 64  # elements among which those that are changed are the ones that differ most
 
 
@@ -49,6 +51,7 @@ def run(context: Context) -> Result:
             "results kept by many samples of the contents": _keeps(good, by_many_samples),
             "results kept by their contents": _keeps(good, by_contents),
             "one output buffer for all calls": _one_buffer(good),
+            "memory of results whose tensor is gone": _used_again(good),
         },
         "stale-result",
         "the result of the contents at the time of the call, in memory of its own",
@@ -67,8 +70,10 @@ def examine(context: Context) -> Complaint | None:
             found = _examine_one(context, dtype, mode)
             if found:
                 return found
-    return _examine_large(context) or _keeps_memory(
-        context, context.case.dtypes[0], context.case.modes[0]
+    return (
+        _examine_large(context)
+        or _keeps_memory(context, context.case.dtypes[0], context.case.modes[0])
+        or _still_looked_at(context)
     )
 
 
@@ -165,6 +170,28 @@ def _keeps_memory(context: Context, dtype: torch.dtype, mode: Mode) -> Complaint
     return None
 
 
+def _still_looked_at(context: Context) -> Complaint | None:
+    """A result's tensor may be gone while its memory is in use, through `detach()` or as a view in inference
+    mode. Of many results in a row none comes in memory of another."""
+    case = context.case
+    mode = case.modes[0]
+    for size, count in ((case.small_size, MANY), (case.numeric_size, FEW)):
+        inputs = context.inputs(size, case.dtypes[0], case.kinds[0], NAME, "held")
+        held: list[tuple[Tensor, ...]] = []
+        known: set[int] = set()
+        for call in range(count):
+            own = context.fresh(inputs)
+            outputs = case_call(context, case.candidate, own, mode)
+            held.append(tuple(one.detach() for one in as_tuple(outputs)))
+            del outputs
+            found = {t.untyped_storage().data_ptr() for t in held[-1] if t.numel()}
+            if found & known:
+                where = f"call {call + 1}: {describe(inputs, mode)}"
+                return Complaint("a later call returns memory that is still looked at", where)
+            known |= found
+    return None
+
+
 def _apart(outputs: Any, own: Sequence[Tensor]) -> Results:
     """The outputs but for those that are mutated inputs, which the next call may change."""
     found = outputs_by_name(outputs)
@@ -228,6 +255,23 @@ def _keeps(good: Callable[..., Any], key_of: Callable[[tuple[Any, ...]], object]
         outputs = kept[key]
         fresh = tuple(tensor.clone() for tensor in as_tuple(outputs))
         return fresh[0] if isinstance(outputs, Tensor) else fresh
+
+    return candidate
+
+
+def _used_again(good: Callable[..., Any]) -> Any:
+    """The memory of a result as soon as its tensor is gone, whoever looks at the memory."""
+    free: list[Tensor] = []
+
+    def candidate(*given: Any, **mode: Any) -> Any:
+        outputs = good(*given, **mode)
+        first, *others = as_tuple(outputs)
+        fits = bool(free) and (free[0].shape, free[0].dtype) == (first.shape, first.dtype)
+        kept = free.pop().copy_(first) if fits else first.detach()
+        free.clear()
+        result = kept.detach()
+        weakref.finalize(result, free.append, kept)
+        return result if isinstance(outputs, Tensor) else (result, *others)
 
     return candidate
 

@@ -30,7 +30,7 @@ from truefuse.context import (
     short,
     tensors,
 )
-from truefuse.gates.edges import coarse_error
+from truefuse.gates.edges import coarse_error, longer_rows
 from truefuse.gates.proof import Complaint, self_test_failed, with_candidate
 from truefuse.verdict import Result, Status
 
@@ -212,8 +212,11 @@ def _patterned(context: Context) -> Iterator[tuple[str, Inputs, Mode]]:
     """Where the yardstick is near mathematics: not out of the domain of the operator."""
     case = context.case
     mode = case.modes[0]
-    for dtype in case.dtypes:
-        usual = context.inputs(case.medium_size, dtype, case.kinds[0], NAME, "contents")
+    sizes = [(case.medium_size, dtype) for dtype in case.dtypes]
+    # What a row is worked on in parts for depends on its length.
+    sizes += [(size, case.dtypes[0]) for size in longer_rows(case)[-1:]]
+    for size, dtype in sizes:
+        usual = context.inputs(size, dtype, case.kinds[0], NAME, "contents")
         for label, inputs in contents.others(usual):
             if not coarse_error(context, inputs, mode, context.yardstick(inputs, mode)):
                 yield label, inputs, mode

@@ -1,5 +1,6 @@
 """Under PyTorch's tracers: fake tensors with the strides of real ones, opcheck, and the same result when
-compiled with symbolic sizes. For a callable that is no registered operator: the same result compiled.
+compiled with symbolic sizes. For a callable that is no registered operator: the same result compiled. Where
+gradients are recorded, other graphs are made: their results and the gradients are looked at too.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from truefuse.case import Inputs, Mode
-from truefuse.context import Context, Results, as_tuple, copies, describe
-from truefuse.gates.edges import coarse_error
+from truefuse import derivatives
+from truefuse.case import Case, Inputs, Mode
+from truefuse.context import Context, Results, as_tuple, copies, describe, outputs_by_name
+from truefuse.gates.edges import coarse_error, excused, far
 from truefuse.gates.outputs import same_results
 from truefuse.gates.proof import Complaint, self_test_failed
 from truefuse.verdict import Result, Status
@@ -24,7 +26,7 @@ OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
 
 
 def run(context: Context) -> Result:
-    faults = self_test()
+    faults = self_test() + _gradients_self_test(context.device)
     if faults:
         return self_test_failed(NAME, faults)
     overload = overload_of(context.case.operator)
@@ -64,7 +66,10 @@ def _examine(context: Context, overload: Any) -> Complaint | None:
                     return Complaint(complaint, where)
     inputs = context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME)
     for mode in case.modes:
-        found = _compiled(context, inputs, mode, whole=overload is not None)
+        whole = overload is not None
+        found = _compiled(context, inputs, mode, whole) or _compiled_gradients(
+            context, inputs, mode, whole
+        )
         if found:
             return found
     return None
@@ -116,6 +121,81 @@ def _compiled(context: Context, inputs: Inputs, mode: Mode, whole: bool) -> Comp
     return (
         Complaint("compiled, it gives another result", where, got=complaint) if complaint else None
     )
+
+
+def _compiled_gradients(
+    context: Context, inputs: Inputs, mode: Mode, whole: bool
+) -> Complaint | None:
+    """As right as without the compiler; whether they are right there is the business of other gates."""
+    candidate, where = context.case.candidate, describe(inputs, mode)
+    if context.case.mutates:
+        return None
+    wanted = derivatives.names(context, inputs)
+    sent = derivatives.incoming(context, inputs, mode)
+    try:
+        plain = derivatives.of_candidate(context, inputs, mode, wanted, sent)
+    except (RuntimeError, derivatives.Missing):
+        return None  # there are none
+    torch._dynamo.reset()
+    function = torch.compile(candidate, backend="aot_eager", fullgraph=whole, dynamic=True)
+    try:
+        outputs = derivatives.forward(function, inputs, mode, wanted)
+        compiled = derivatives.gradients(function, inputs, mode, wanted, sent)
+    except derivatives.Missing as missing:
+        return Complaint(f"compiled, {missing}", where)
+    except Exception as error:
+        if not whole:
+            return None
+        text = str(error).splitlines()[0]
+        return Complaint(
+            "cannot be compiled with gradients", where, got=f"{type(error).__name__}: {text}"
+        )
+    complaint = coarse_error(context, inputs, mode, outputs_by_name(outputs))
+    if complaint:
+        what = "compiled, it gives another result where gradients are recorded"
+        return Complaint(what, where, got=complaint)
+    if same_results(plain, compiled):
+        return None
+    largest = max((float(one.abs().max()) for one in sent if one.numel()), default=0.0)
+    for key, right in derivatives.mathematics(context, inputs, mode, wanted, sent).items():
+        complaint = far(compiled[key], right, largest)
+        if complaint and not excused(context, inputs, compiled[key], plain[key], right, largest):
+            return Complaint(f"compiled, the {key} is another", where, got=complaint)
+    return None
+
+
+def _gradients_self_test(device: torch.device) -> list[str]:
+    """A gradient that only the compiled call loses, of an operator made for the purpose."""
+    faults = []
+    for candidate, is_good in ((_cubed, True), (_cubed_without_its_slope, False)):
+        case = Case(
+            name="proof",
+            candidate=candidate,
+            baselines={"eager": _cubed},
+            reference=_cubed,
+            make_inputs=_numbers,
+            gradients=("x",),
+        )
+        context = Context(case, device, seed=0)
+        inputs = context.inputs((4, 6), torch.float32, "normal")
+        complaint = _compiled_gradients(context, inputs, {}, whole=False)
+        if is_good and complaint:
+            faults.append(f"turned away honest gradients once compiled: {complaint.text()}")
+        if not is_good and not complaint:
+            faults.append("did not catch a gradient that is another once compiled")
+    return faults
+
+
+def _numbers(size: Any, dtype: torch.dtype, device: Any, generator: Any, kind: str) -> Inputs:
+    return {"x": torch.randn(size, generator=generator, dtype=torch.float64).to(device, dtype)}
+
+
+def _cubed(x: Tensor) -> Tensor:
+    return x * x * x
+
+
+def _cubed_without_its_slope(x: Tensor) -> Tensor:
+    return x * x * x.detach() if torch.compiler.is_compiling() else _cubed(x)
 
 
 def fake_complaint(overload: Any, inputs: Inputs, mode: Mode) -> str:

@@ -13,9 +13,17 @@ from torch import Tensor
 from truefuse import derivatives
 from truefuse.case import Case, Inputs, Mode
 from truefuse.compare import one_thread
-from truefuse.context import Context, as_tuple, describe, is_floating, outputs_by_name
+from truefuse.context import (
+    CandidateRaised,
+    Context,
+    as_tuple,
+    describe,
+    is_floating,
+    outputs_by_name,
+)
 from truefuse.derivatives import REFUSAL, Missing
 from truefuse.gates.edges import coarse_error, excused, far
+from truefuse.gates.outputs import autocast
 from truefuse.gates.proof import Complaint, self_test_failed, with_candidate
 from truefuse.variants import Variant, variants
 from truefuse.verdict import Result, Status
@@ -23,6 +31,7 @@ from truefuse.verdict import Result, Status
 NAME = "training"
 CONTIGUOUS = "an incoming gradient read as if contiguous"
 SECOND = "second derivatives are silently missing"
+CHANGED = "what a pass backward needs kept where its change is not seen"
 NOT_BY_SENT = "an incoming gradient taken for a constant"
 WRONG_SECOND = "second derivatives are not the yardstick's"
 Gradient = Any  # tensors, or what makes a scalar of the outputs
@@ -153,6 +162,8 @@ def examine(context: Context, notes: Notes) -> Complaint | None:
                 return found
         found = (
             _again(context, plain, mode, notes)
+            or _changed_between(context, plain, mode)
+            or _in_autocast(context, mode, notes)
             or _second(context, plain, mode, notes)
             or _second_right(context, plain, mode, notes)
         )
@@ -306,6 +317,59 @@ def _again(context: Context, plain: Inputs, mode: Mode, notes: Notes) -> Complai
     return None
 
 
+def _changed_between(context: Context, plain: Inputs, mode: Mode) -> Complaint | None:
+    """Inputs and results that are changed in place before the way back: an error, as PyTorch gives for what it
+    has saved, or the gradients of what was there before."""
+    wanted = derivatives.names(context, plain)
+    sent = derivatives.incoming(context, plain, mode)
+    where = describe(plain, mode)
+    for what in ("an input", "a result"):
+        try:
+            with context.running():
+                right, found = derivatives.before_and_after_change(
+                    context.case.candidate, plain, mode, wanted, sent, of_inputs=what == "an input"
+                )
+            context.synchronize()
+        except RuntimeError:
+            continue  # noticed
+        for key, before in right.items():
+            if not torch.allclose(before, found[key], equal_nan=True):
+                told = (
+                    f"{what} changed in place before the pass backward changes the {key} silently"
+                )
+                return Complaint(told, where)
+    return None
+
+
+def _in_autocast(context: Context, mode: Mode, notes: Notes) -> Complaint | None:
+    """A call in autocast and its pass backward outside, as models train: as right as elsewhere where eager's
+    gradients are, and where the results have the type that they have elsewhere."""
+    case = context.case
+    dtype = torch.float32 if torch.float32 in case.dtypes else case.dtypes[0]
+    plain = context.inputs(case.small_size, dtype, case.kinds[0], NAME, "autocast")
+
+    def inside(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **mode: Any) -> Any:
+            with autocast(context):
+                return function(*given, **mode)
+
+        return call
+
+    ours, eager = (
+        with_candidate(context, inside(one)) for one in (case.candidate, context.baseline)
+    )
+    try:
+        results = ours.candidate(plain, mode)
+    except CandidateRaised:
+        return None  # the business of another gate
+    expected = context.result_dtypes(plain, mode)
+    if any(one.dtype != expected[name] for name, one in results.items()):
+        return None
+    if _compare(eager, "in autocast", plain, mode, None, None, Notes()):
+        return None
+    return _compare(ours, "in autocast", plain, mode, None, None, notes)
+
+
 def _has_second(context: Context) -> bool:
     """In the mode and the dtype in which `planted` faults are seen first."""
     case, mode = context.case, context.case.modes[0]
@@ -436,6 +500,10 @@ def planted(good: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
         "what a backward pass has saved is used up": lambda *t, **m: _map(
             good(*t, **m), _UsesUp.apply
         ),
+        CHANGED: lambda *t, **m: _map(
+            good(*(one.clone() if isinstance(one, Tensor) else one for one in t), **m),
+            lambda out: _SavedUnseen.apply(out, next(filter(is_floating, t))),
+        ),
         SECOND: lambda *t, **m: good(*_map(t, _Detached.apply), **m),
         NOT_BY_SENT: lambda *t, **m: _map(good(*t, **m), _Detached.apply),
     }
@@ -483,6 +551,20 @@ class _UsesUp(_Doubled):
         found = gradient * ctx.saved
         ctx.saved.zero_()
         return found
+
+
+class _SavedUnseen(torch.autograd.Function):
+    """Keeps a tensor where autograd does not look whether it has changed."""
+
+    @staticmethod
+    def forward(ctx, x, given):
+        ctx.given, ctx.was = given.detach(), given.detach().clone()
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        changed = (ctx.given != ctx.was).any()
+        return gradient * torch.where(changed, 2, 1).to(gradient.dtype), None
 
 
 class _Detached(_Doubled):

@@ -1,7 +1,8 @@
 """Every element is written: memory that was never written shows what it held before.
 
 Three runs: fresh memory filled by PyTorch with NaN (or the largest integer), then memory of the
-allocator that held one pattern, then another. The first must be right, the others equal bit for bit.
+allocator that held one pattern, then another. The first must be right, the others equal bit for bit. Of more rows
+than a grid has blocks in one dimension too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from truefuse.case import Inputs, Mode
+from truefuse.case import Inputs, Mode, Size
 from truefuse.context import Context, Results, as_tuple, describe
 from truefuse.gates.edges import coarse_error
 from truefuse.gates.outputs import same_results
@@ -23,6 +24,7 @@ from truefuse.verdict import Result, Status
 NAME = "unwritten"
 PATTERNS = (0x5A, 0xC3)
 SPARE_BLOCKS = 4
+MANY_ROWS = (1 << 16) + 1
 
 
 def run(context: Context) -> Result:
@@ -55,7 +57,21 @@ def examine(context: Context) -> Complaint | None:
                 found = _examine_one(context, inputs, mode)
                 if found:
                     return found
+    for size in many_rows(context):
+        inputs = context.inputs(size, case.dtypes[0], case.kinds[0], NAME)
+        found = _examine_one(context, inputs, case.modes[0])
+        if found:
+            return found
     return None
+
+
+def many_rows(context: Context) -> tuple[Size, ...]:
+    """Where a contract allows any number of rows: more than there are blocks in the second dimension of a grid."""
+    case, contract = context.case, context.contract
+    packed = contract is not None and any(argument["pack"] for argument in contract["arguments"])
+    if not packed or len(case.small_size) != 2:
+        return ()
+    return ((MANY_ROWS, max((size[-1] for size in case.rank_sizes), default=case.small_size[-1])),)
 
 
 def _examine_one(context: Context, inputs: Inputs, mode: Mode) -> Complaint | None:

@@ -4,7 +4,7 @@ A row says which gate has to catch it.
 
 from __future__ import annotations
 
-from cheats import behaviour, between, gpu, memory, numerics, selective, training
+from cheats import behaviour, between, gpu, memory, numerics, selective, surroundings, training
 from cheats.common import Row
 
 ROWS: tuple[Row, ...] = (
@@ -14,6 +14,7 @@ ROWS: tuple[Row, ...] = (
     *training.ROWS,
     *selective.ROWS,
     *between.ROWS,
+    *surroundings.ROWS,
     *gpu.ROWS,
 )
 
@@ -31,6 +32,12 @@ LEFT_OUT: dict[str, str] = {
     "B1-B3": "caches that survive a flush: no flush is relied on, inputs rotate",
     "B4, B5, B6, B12": "timers that miss work: no profiler is a clock here; two clocks are compared",
     "B8, B9": "bimodal and A/A runs: tested with synthetic timers",
+    "memory of an argument used again by whoever knows that nobody else holds it": "nobody can tell, and what is "
+    "timed is always held; where others look at that memory the row 'overwritten by its last holder' sees it",
+    "one wrong call in ten thousand, or the first after an hour": "whatever number is tried, a larger one is not",
+    "memory taken beside PyTorch's allocator": "NumPy's and malloc's are not in the figure of memory, which says whose "
+    "it is",
+    "wrong at sizes beyond all that are tried": "as N11: a case names the sizes that its operator is for",
     "a candidate that recognises the judge": "it runs in the same process and can read its stack",
     "a baseline slow by its own doing": "only needless copies and float64 are looked for",
     "B11": "baselines with other settings: flags are compared before and after each side",

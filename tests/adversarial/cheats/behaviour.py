@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-from subject import checked, swish_bias, wide
+from subject import checked, swish_bias, swish_bias_gradients, wide
 
 from cheats.common import Row, honest
 from truefuse import flags
@@ -278,7 +278,12 @@ def in_double(x, bias):
 _library = torch.library.Library("adversarial", "DEF")
 _library.define("swish_bias(Tensor x, Tensor bias) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
 _library.impl("swish_bias", wide(swish_bias), "CompositeExplicitAutograd")
-_library.impl("swish_bias", torch.library.fallthrough_kernel, "Autograd")
+torch.library.register_autograd(
+    "adversarial::swish_bias",
+    lambda ctx, gradient: swish_bias_gradients(gradient, *ctx.saved_tensors),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    lib=_library,
+)
 _library.impl("swish_bias", lambda x, bias: _fake_form(x), "Meta")
 _fake_form = torch.empty_like
 
