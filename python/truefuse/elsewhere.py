@@ -8,6 +8,8 @@ thread each: where others use the machine, many threads wait for the one that do
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import math
 import os
@@ -17,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -41,17 +44,26 @@ def sizes(case: Case) -> tuple[Size, ...]:
     return tuple(dict.fromkeys((ordered[0], ordered[len(ordered) // 2])))
 
 
-@one_thread()
-def complaint(context: Context) -> str:
-    """What differs, or nothing; nothing too where the case has no file that another process could load."""
+@contextmanager
+def beside(context: Context) -> Iterator[Callable[[], str]]:
+    """How to ask what differs, or nothing; nothing too where the case has no file that another process could load.
+    The other process comes up meanwhile."""
     if context.case.source is None:
-        return ""
+        yield lambda: ""
+        return
     chosen = sizes(context.case)
-    with _another_process(context, chosen) as (ask, theirs):
-        for number, size in enumerate(chosen):
-            found = _compared(context, size, lambda number=number: ask(number), theirs[number])
-            if found:
-                return f"{list(size)}: the baseline {found} where the candidate was never called"
+    with _another_process(context, chosen) as other:
+        yield lambda: _complaint(context, chosen, other)
+
+
+@one_thread()
+def _complaint(context: Context, chosen: tuple[Size, ...], other: _Other) -> str:
+    results = other.results()
+    for number, size in enumerate(chosen):
+        ask = functools.partial(other.seconds, number)
+        found = _compared(context, size, ask, results[number])
+        if found:
+            return f"{list(size)}: the baseline {found} where the candidate was never called"
     return ""
 
 
@@ -101,18 +113,15 @@ def _inputs(context: Context, size: Size) -> Inputs:
 
 
 @contextmanager
-def _another_process(
-    context: Context, chosen: tuple[Size, ...]
-) -> Iterator[tuple[Callable[[int], float], list[Results]]]:
-    """(how to ask it for the seconds of a call at one of the sizes, what its baseline gave at each)."""
+def _another_process(context: Context, chosen: tuple[Size, ...]) -> Iterator[_Other]:
     with tempfile.TemporaryDirectory() as folder:
-        kept = str(Path(folder) / "results.pt")
+        kept = Path(folder) / "results.pt"
         request = {
             "target": context.target,
             "device": str(context.device),
             "seed": context.seed,
             "sizes": chosen,
-            "results": kept,
+            "results": str(kept),
         }
         command = [sys.executable, "-m", "truefuse.elsewhere", json.dumps(request)]
         with subprocess.Popen(
@@ -123,24 +132,38 @@ def _another_process(
             env={**KEPT_MEMORY, **os.environ},
         ) as process:
             try:
-                _answer(process, 0)  # it has begun
-                yield (lambda number: _answer(process, number)), torch.load(kept)
+                yield _Other(process, kept)
             finally:
                 process.kill()
 
 
-def _answer(process: subprocess.Popen[str], number: int) -> float:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(f"{number}\n")
-    process.stdin.flush()
-    for line in process.stdout:
-        if line.startswith(_MARK):  # a case may print what it likes
-            return float(line.removeprefix(_MARK))
-    raise RuntimeError(
-        "the process that runs the baseline without the candidate has ended: the case must load, and the "
-        "device must be there for a second process too"
-    )
+@dataclass(frozen=True)
+class _Other:
+    """The process in which the candidate is never called."""
+
+    process: subprocess.Popen[str]
+    kept: Path
+
+    def results(self) -> list[Results]:
+        """What its baseline gave at each of the sizes."""
+        self.seconds(0)  # It has begun, and is warm.
+        found: list[Results] = torch.load(self.kept)
+        return found
+
+    def seconds(self, number: int) -> float:
+        """Of a call at one of the sizes."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(f"{number}\n")
+            self.process.stdin.flush()
+        for line in self.process.stdout:
+            if line.startswith(_MARK):  # a case may print what it likes
+                return float(line.removeprefix(_MARK))
+        raise RuntimeError(
+            "the process that runs the baseline without the candidate has ended: the case must load, and the "
+            "device must be there for a second process too"
+        )
 
 
 _MARK = "truefuse.elsewhere seconds "

@@ -53,14 +53,15 @@ def measure(
             shape = Shape(context, size, lambda t, text=text: progress(f"{text} {t}"))
             _require_right(shape)
             shapes.append(_performance(shape, peak))
-        progress("other dtypes and modes")
-        _right_in_others(context)
-        for name, (was, now) in flags.changed_since(context.at_start, context.device).items():
-            raise Refuted(
-                "flags-changed", f"{name}: {was} became {now}", "settings as at the start"
-            )
-        progress("the baseline in a process of its own")
-        _baseline_as_without_candidate(context)
+        with elsewhere.beside(context) as baseline_beside_itself:
+            progress("other dtypes and modes")
+            _right_in_others(context)
+            for name, (was, now) in flags.changed_since(context.at_start, context.device).items():
+                raise Refuted(
+                    "flags-changed", f"{name}: {was} became {now}", "settings as at the start"
+                )
+            progress("the baseline in a process of its own")
+            _as_without_candidate(baseline_beside_itself())
     cache = bandwidth.last_cache_bytes(context.device)
     return {
         "device": str(context.device),
@@ -123,10 +124,9 @@ def _far_from_yardstick(context: Context, inputs: Inputs, mode: Mode, results: R
     return False
 
 
-def _baseline_as_without_candidate(context: Context) -> None:
+def _as_without_candidate(complaint: str) -> None:
     """A baseline is what it is where the candidate was never called: whatever a candidate has done to the process,
     it has slowed down or changed what it is compared with."""
-    complaint = elsewhere.complaint(context)
     if complaint:
         raise Refuted(
             "baseline-changed",
