@@ -161,6 +161,7 @@ _SETTINGS: dict[str, Callable[[], Any]] = {
     "working directory": os.getcwd,
     "interval of Python's threads": sys.getswitchinterval,
     "garbage collection": gc.isenabled,
+    "PyTorch's operators registered anew": lambda: _registered_anew(),
     "autocast on CPU": lambda: torch.is_autocast_enabled("cpu"),
     "autocast on GPU": lambda: torch.is_autocast_enabled("cuda"),
 }
@@ -175,6 +176,14 @@ _WRITERS: dict[str, Callable[[Any], None]] = {
     "interval of Python's threads": sys.setswitchinterval,
     "cuDNN benchmark": lambda value: setattr(torch.backends.cudnn, "benchmark", value),
 }
+
+
+def _registered_anew() -> tuple[str, ...]:
+    """From Python, for a device: PyTorch itself does so for its own tracers alone."""
+    known = getattr(torch.library, "_impls", ())
+    return tuple(
+        sorted(one for one in known if one.startswith("aten/") and one.endswith(("/CPU", "/CUDA")))
+    )
 
 
 def _digest(state: torch.Tensor) -> int:
