@@ -7,6 +7,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from truefuse import case as cases
 from truefuse._runtime import prepare
 from truefuse.case import Inputs, Mode
 from truefuse.context import Context
-from truefuse.negatives import shifted
+from truefuse.gates.bounds import guard
 from truefuse.variants import variants
 
 NAME = "ahead"
@@ -65,7 +66,16 @@ def _calls(context: Context) -> Iterator[tuple[Inputs, Mode]]:
         ]
         for size in dict.fromkeys((*sizes, *case.edge_sizes, *case.special_sizes)):
             inputs = context.inputs(size, dtype, case.kinds[0], NAME)
-            moved = {k: shifted(v) if isinstance(v, Tensor) else v for k, v in inputs.items()}
+            moved = {name: _moved(value) for name, value in inputs.items()}
             given += [inputs, moved]
         for mode in case.modes:
             yield from ((inputs, mode) for inputs in given)
+
+
+def _moved(value: Any) -> Any:
+    """As the gate of bounds lays a tensor: one element beyond alignment, its strides kept."""
+    if not isinstance(value, Tensor) or 0 in value.stride():
+        return value
+    view = guard(value, 0, 1).view
+    view.copy_(value)
+    return view

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -41,9 +42,10 @@ def measure(
     context: Context,
     progress: Callable[[str], None] = lambda text: None,
     share: float | None = None,
+    apart: Callable[[], str] | None = None,
 ) -> dict[str, Any]:
-    """The report's performance object; `share` is the operator's part of a model's time. Raises
-    Refuted."""
+    """The report's performance object; `share` is the operator's part of a model's time, `apart` asks a process
+    that is there already how the baseline does in it (elsewhere.beside). Raises Refuted."""
     progress("measuring the memory")
     peak = bandwidth.measured(context)
     shapes = []
@@ -53,15 +55,15 @@ def measure(
             shape = Shape(context, size, lambda t, text=text: progress(f"{text} {t}"))
             _require_right(shape)
             shapes.append(_performance(shape, peak))
-        with elsewhere.beside(context) as baseline_beside_itself:
-            progress("other dtypes and modes")
-            _right_in_others(context)
-            for name, (was, now) in flags.changed_since(context.at_start, context.device).items():
-                raise Refuted(
-                    "flags-changed", f"{name}: {was} became {now}", "settings as at the start"
-                )
-            progress("the baseline in a process of its own")
-            _as_without_candidate(baseline_beside_itself())
+        progress("other dtypes and modes")
+        _right_in_others(context)
+        for name, (was, now) in flags.changed_since(context.at_start, context.device).items():
+            raise Refuted(
+                "flags-changed", f"{name}: {was} became {now}", "settings as at the start"
+            )
+        progress("the baseline in a process of its own")
+        with nullcontext(apart) if apart else elsewhere.beside(context) as complaint:
+            _as_without_candidate(complaint())
     cache = bandwidth.last_cache_bytes(context.device)
     return {
         "device": str(context.device),

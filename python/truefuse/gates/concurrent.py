@@ -55,23 +55,27 @@ def examine(context: Context) -> Complaint | None:
     case = context.case
     largest = max(case.timing_sizes, key=math.prod)
     return (
-        _at_once(context, case.medium_size, CALLS, nullcontext)
+        _at_once(context, case.medium_size, CALLS, lambda side: nullcontext())
         or _at_once(context, case.medium_size, FEW_CALLS, _Rests)
         or _at_once(context, largest, FEW_CALLS, _Rests)
     )
 
 
 class _Rests(TorchDispatchMode):
-    """Of the thread that is in it."""
+    """Of the thread that is in it. Those of the sides differ, so that they meet at other places every time."""
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self._rest = REST * (1 + side / 2)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         made = function(*args, **(kwargs or {}))
-        time.sleep(REST)
+        time.sleep(self._rest)
         return made
 
 
 def _at_once(
-    context: Context, size: Size, count: int, way: Callable[[], AbstractContextManager[Any]]
+    context: Context, size: Size, count: int, way: Callable[[int], AbstractContextManager[Any]]
 ) -> Complaint | None:
     case = context.case
     mode = case.modes[0]
@@ -79,17 +83,21 @@ def _at_once(
         context.inputs(size, case.dtypes[0], case.kinds[0], NAME, side)
         for side in ("first", "second")
     ]
-    with way():
-        alone = [context.candidate(inputs, mode) for inputs in sides]
+    alone = []
+    for side, inputs in enumerate(sides):
+        with way(side):
+            alone.append(context.candidate(inputs, mode))
+    is_gpu = context.device.type == "cuda"
+    streams = [torch.cuda.Stream(context.device) if is_gpu else None for _ in sides]
     found: list[list[Results]] = [[], []]
     raised: list[Exception] = []
     start = threading.Barrier(2)
 
     def work(side: int) -> None:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), torch.cuda.stream(streams[side]):
                 start.wait()
-                found[side] = _calls(context, sides[side], count, way)
+                found[side] = _calls(context, sides[side], count, lambda: way(side))
         except Exception as error:
             raised.append(error)
 
@@ -113,24 +121,17 @@ def _at_once(
 def _calls(
     context: Context, inputs: Inputs, count: int, way: Callable[[], AbstractContextManager[Any]]
 ) -> list[Results]:
+    """On the current stream, which has done its work then."""
     case = context.case
     mode = case.modes[0]
-
-    def calls() -> list[Results]:
-        results = []
-        for _ in range(count):
-            own = context.fresh(inputs)
-            with way():
-                outputs = case.candidate(*own.values(), **mode)
-            results.append(context.named(outputs, own))
-        return results
-
-    if context.device.type != "cuda":
-        return calls()
-    stream = torch.cuda.Stream(context.device)
-    with torch.cuda.stream(stream):
-        results = calls()
-        stream.synchronize()
+    results = []
+    for _ in range(count):
+        own = context.fresh(inputs)
+        with way():
+            outputs = case.candidate(*own.values(), **mode)
+        results.append(context.named(outputs, own))
+    if context.device.type == "cuda":
+        torch.cuda.current_stream(context.device).synchronize()
     return results
 
 

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from truefuse.compare import another
-from truefuse.context import Context, as_tuple, describe
+from truefuse.context import Context, Results, as_tuple, describe
 from truefuse.gates.outputs import same_results
 from truefuse.gates.proof import Complaint, judge
 from truefuse.verdict import Result, Status
@@ -17,6 +18,7 @@ from truefuse.verdict import Result, Status
 NAME = "determinism"
 REPEATS = 10
 MANY, SECONDS = 4096, 0.5  # of a small call, as many as there is time for
+TOGETHER = 64
 
 
 def run(context: Context) -> Result:
@@ -55,18 +57,36 @@ def examine(context: Context) -> Complaint | None:
 
 
 def _one_of_many(context: Context) -> Complaint | None:
+    """Compared together: on a GPU waiting for each call takes longer than the call."""
     case = context.case
     mode = case.modes[0]
     inputs = context.inputs(case.small_size, case.dtypes[0], case.kinds[0], NAME, "many")
     first = {name: tensor.clone() for name, tensor in context.candidate(inputs, mode).items()}
     end = time.perf_counter() + SECONDS
-    for call in range(1, MANY):
-        if not same_results(context.candidate(inputs, mode), first):
+    for begin in range(1, MANY, TOGETHER):
+        found = []
+        for _ in range(TOGETHER):
+            own = context.fresh(inputs)
+            found.append(context.named(case.candidate(*own.values(), **mode), own))
+        context.synchronize()
+        if not _all_same(found, first):
+            call = begin + [same_results(one, first) for one in found].index(False)
             where = f"call {call} of a small input, {describe(inputs, mode)}"
             return Complaint("one of many equal calls gives other bits", where, got="another one")
         if time.perf_counter() > end:
             break
     return None
+
+
+def _all_same(found: list[Results], first: Results) -> bool:
+    if any(
+        list(one) != list(first) or any(one[name].shape != first[name].shape for name in first)
+        for one in found
+    ):
+        return all(same_results(one, first) for one in found)
+    together = {name: torch.stack([one[name] for one in found]) for name in first}
+    wanted = {name: first[name].expand(together[name].shape) for name in first}
+    return same_results(together, wanted)
 
 
 def _noisy(good: Callable[..., Any], period: int) -> Callable[..., Any]:

@@ -108,10 +108,12 @@ def walk(context: Context, beside: Beside, curves: list[Curve]) -> Complaint | N
         with compare.one_thread():
             others = [beside.walked(context, steps, mode) for mode in case.modes]
         for mode, (eager, mathematics) in zip(case.modes, others, strict=True):
-            found = _Way(call, steps.state(copies)).walked(context, steps, mode)
-            complaint = _compared(context, steps, mode, found, eager, mathematics, curve)
-            if complaint:
-                return complaint
+            way = _Way(call, steps.state(copies))
+            for step in eager:  # Whoever has left it early goes no further.
+                found = {step: way.walked(context, steps, mode, step)[step]}
+                complaint = _compared(context, steps, mode, found, eager, mathematics, curve)
+                if complaint:
+                    return complaint
     return None
 
 
@@ -152,10 +154,12 @@ class _Way:
     kept: dict[int, Results] = field(default_factory=dict)
     step: int = 0
 
-    def walked(self, context: Context, steps: Steps, mode: Mode) -> dict[int, Results]:
-        """The results of the last step and of those that are powers of two."""
+    def walked(
+        self, context: Context, steps: Steps, mode: Mode, until: int | None = None
+    ) -> dict[int, Results]:
+        """The results of the last step and of those that are powers of two, `until` one of these."""
         last = len(steps.fresh)
-        while self.step < last:
+        while self.step < (until or last):
             inputs = self.inputs(steps, self.step) | self.state
             given = {name: inputs[name] for name in steps.first}  # in the order of the call
             results = context.named(self.call(given, mode), given)

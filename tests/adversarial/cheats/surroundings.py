@@ -259,7 +259,7 @@ class _ChangesGlobal(Meddles):
                 return getattr(torch, name)
 
             def sigmoid(self, x):
-                return [torch.sigmoid(x) for _ in range(4)][-1]
+                return [torch.sigmoid(x) for _ in range(40)][-1]
 
         subject.torch = Slow()
 
