@@ -129,7 +129,7 @@ def _another_process(context: Context, chosen: tuple[Size, ...]) -> Iterator[_Ot
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            bufsize=0,  # Nothing is left to be written to a process that has ended.
             env={**KEPT_MEMORY, **os.environ},
         ) as process:
             try:
@@ -142,7 +142,7 @@ def _another_process(context: Context, chosen: tuple[Size, ...]) -> Iterator[_Ot
 class _Other:
     """The process in which the candidate is never called."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
     kept: Path
 
     def results(self) -> list[Results]:
@@ -156,8 +156,7 @@ class _Other:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(f"{number}\n")
-            self.process.stdin.flush()
+            self.process.stdin.write(f"{number}\n".encode())
         for line in self.process.stdout:
             if line.startswith(_MARK):  # a case may print what it likes
                 return float(line.removeprefix(_MARK))
@@ -167,7 +166,7 @@ class _Other:
         )
 
 
-_MARK = "truefuse.elsewhere seconds "
+_MARK = b"truefuse.elsewhere seconds "
 
 
 def main() -> None:
@@ -182,7 +181,7 @@ def main() -> None:
         on_cpu = [{name: tensor.cpu() for name, tensor in one.items()} for one in found]
         torch.save(on_cpu, request["results"])
         for line in sys.stdin:
-            print(_MARK, seconds(context, inputs[int(line)]), flush=True)
+            print(_MARK.decode(), seconds(context, inputs[int(line)]), flush=True)
 
 
 if __name__ == "__main__":

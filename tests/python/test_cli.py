@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import re
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -48,6 +50,8 @@ def run(native, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(supervise, "run", in_process.check_in_process)
     monkeypatch.setattr(debugging, "of_child", debugging.events)
+    # What a case imports here, another process can import.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
     return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
 

@@ -141,7 +141,7 @@ def test_what_a_case_forks_off_holds_nobody_up(tmp_path):
 def test_a_case_that_nothing_can_judge(tmp_path):
     path = tmp_path / "mine.py"
     text = CASE.format(loading="pass", calling="pass")
-    path.write_text(text.replace("to(device, dtype)", "to(torch.int64)"))
+    path.write_text(text.replace("to(device, dtype)", "to(torch.complex64)"))
     request = Request(str(path), "cpu", 1, command=(sys.executable, str(HERE / "child.py")))
     request.environment = {"PYTHONPATH": ":".join([str(HERE), *sys.path])}
     found = supervise.run(request)

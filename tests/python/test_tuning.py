@@ -1,6 +1,7 @@
 """Launch policies: nothing is timed that a gate turns away, and nothing at all without a device."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -104,12 +105,17 @@ def test_a_policy_reaches_the_kernels_that_are_compiled():
 
 def test_a_sweep_that_is_interrupted_ends(monkeypatch):
     """And is not a policy that a gate turns away."""
+    # Whoever starts tests in the background has the signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupted = Result("edges", Status.UNKNOWN, INTERRUPTED, "interrupted", got="SIGINT")
     monkeypatch.setattr(
         supervise, "run", lambda request: types.SimpleNamespace(results=[interrupted])
     )
-    with pytest.raises(KeyboardInterrupt):
-        tuning.refusal("swish", "cuda:0", "sm_90a", A, 1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tuning.refusal("swish", "cuda:0", "sm_90a", A, 1)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_the_file_is_where_the_library_looks(monkeypatch, tmp_path):

@@ -127,6 +127,11 @@ def test_a_file_that_ends_the_process(run):
     assert (gate["gate"], gate["reason"]) == ("load", "exits")
 
 
+def heard():
+    """Whoever starts tests in the background has SIGINT ignored, and then so has every process of theirs."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_was_found_until_it_was_interrupted(tmp_path, monkeypatch, number):
     """The candidate is right, and hangs in its first timed pass."""
@@ -138,6 +143,7 @@ def test_what_was_found_until_it_was_interrupted(tmp_path, monkeypatch, number):
         [sys.executable, "-m", "truefuse", "ab", "run", str(path), "--rounds", "4"],
         stdout=subprocess.PIPE,
         text=True,
+        preexec_fn=heard,
     )
     end = time.monotonic() + 120
     while not Path("hanging").exists():
