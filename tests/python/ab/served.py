@@ -114,7 +114,9 @@ class Handler(BaseHTTPRequestHandler):
             if kind == "drip":
                 time.sleep(0.3)
             if number == 1:
-                time.sleep(0.001)  # The first token is on its way before the next one is there.
+                time.sleep(
+                    0.02
+                )  # On a busy machine too the first token is there before the next one.
             part = {"delta": {"content": text}} if chat else {"text": text}
             ids = {"token_ids": [token]} if body.get("return_token_ids") else {}
             last = number == len(tokens) - 1
