@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from truefuse.compare import another
-from truefuse.context import Context, Results, as_tuple, describe
+from truefuse.context import CandidateRaised, Context, Results, as_tuple, describe
 from truefuse.gates.outputs import same_results
 from truefuse.gates.proof import Complaint, judge
 from truefuse.verdict import Result, Status
@@ -65,10 +65,14 @@ def _one_of_many(context: Context) -> Complaint | None:
     end = time.perf_counter() + SECONDS
     for begin in range(1, MANY, TOGETHER):
         found = []
-        for _ in range(TOGETHER):
-            own = context.fresh(inputs)
-            found.append(context.named(case.candidate(*own.values(), **mode), own))
-        context.synchronize()
+        try:
+            for _ in range(TOGETHER):
+                own = context.fresh(inputs)
+                found.append(context.named(case.candidate(*own.values(), **mode), own))
+            context.synchronize()
+        except Exception as error:
+            where = f"one of many calls of a small input, {describe(inputs, mode)}"
+            raise CandidateRaised(f"{type(error).__name__}: {error} [{where}]") from error
         if not _all_same(found, first):
             call = begin + [same_results(one, first) for one in found].index(False)
             where = f"call {call} of a small input, {describe(inputs, mode)}"
