@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from truefuse.case import Case, Inputs, Size
-from truefuse.context import Context, tensors
+from truefuse.context import Context
 from truefuse.negatives import shifted
 
 
@@ -22,10 +22,6 @@ class Variant:
     # Leading dimensions that collapse to no single row stride may be refused, by name.
     may_refuse: bool = False
     advice: str = ""  # to whoever gets it wrong
-
-    @property
-    def is_empty(self) -> bool:
-        return any(tensor.numel() == 0 for tensor in tensors(self.inputs).values())
 
 
 def variants(context: Context, contract: dict[str, Any], dtype: torch.dtype) -> Iterator[Variant]:
